@@ -1,8 +1,9 @@
 """The names that most programs type; this module loads each of them on its first use.
 
 So ``import mcplite`` costs no more than ``typing``, and a client does not load the server. Further errors are in
-:mod:`~mcplite.errors`, the rest of authorization in :mod:`~mcplite.auth`, the protocol's objects in :mod:`~mcplite.types`,
-and what extends the library in :mod:`~mcplite.extend`. A name that the docs import from a deeper module belongs in one of them.
+:mod:`~mcplite.errors`, the rest of authorization in :mod:`~mcplite.auth`, the protocol's objects in :mod:`~mcplite.types`, and
+the interfaces for extensions in :mod:`~mcplite.extend`. If the docs import a name from a deeper module, the name belongs in one
+of these modules.
 """
 
 from importlib import import_module
@@ -58,7 +59,8 @@ __all__ = [
     "user",
 ]
 
-#: Where each name lives, relative to the package: as in the list above, but for the errors, which are the rest.
+#: The module of each name, relative to the package, as in the imports above; under the empty text, the names that are modules.
+#: Each name that is not here is in ``errors``.
 _HOMES = {
     "": ("auth", "errors", "extend", "revisions", "types"),
     "client": ("Client", "ClientOptions", "connect", "connect_all"),

@@ -23,8 +23,8 @@
     ├── InputNeeded(requests, state)           the server asks questions first, and rounds=False was given
     ├── NotSupported                           the peer lacks the capability; nothing was sent
     ├── ToolError(message, content)            a tool's own failure: an ``isError`` result
-    ├── BackendError                           what the processes of a server share could not be read or written
-    └── RegistrationError                      what was registered cannot be served (also a ValueError)
+    ├── BackendError                           data that a server's processes share could not be read or written
+    └── RegistrationError                      a registered tool, resource or prompt cannot be served (also a ValueError)
 
 Errors that a peer sent carry JSON-RPC codes; local errors never do, so that a
 timeout cannot be taken for an answer of the peer (ERR-08).
@@ -69,17 +69,17 @@ class MCPError(Exception):
 
     #: The id of the task that the call had become, which ``client.task(id)`` continues with; None if there was no task.
     task_id: Optional[str] = None
-    #: Whether it is what became of a question to the client whose request a handler serves.
+    #: Whether it ended a question that a handler asked its client: it is logged without a traceback.
     asked = False
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # Exception calls the class with the message alone, which a class with further required parameters refuses; then a
-        # multiprocessing.Pool that should hand the error on waits for ever.
+        # By default an exception is unpickled by a call of its class with the message alone. A class with further required
+        # parameters refuses that, and a multiprocessing.Pool that should pass the error on would wait for ever.
         return _restore, (type(self), self.args), dict(self.__dict__)
 
 
 def _restore(kind: Type[MCPError], args: Tuple[Any, ...]) -> MCPError:
-    """Return an error of which a copy or a pickle was made, without the attributes that its ``__init__`` sets."""
+    """Return a new error of a class, for a copy or from a pickle, with its ``args`` alone; ``__init__`` is not called."""
     error = kind.__new__(kind)
     error.args = args
     return error
@@ -89,7 +89,7 @@ ErrorType = TypeVar("ErrorType", bound=BaseException)
 
 
 def copied(error: ErrorType) -> ErrorType:
-    """Return a copy of an error, to be raised: each thread raises one of its own, since raising changes it."""
+    """Return a copy of an error: each thread raises a copy of its own, since raising an error changes it."""
     import copy  # with the first such error
 
     return copy.copy(error)
@@ -110,24 +110,24 @@ def text_of(message: Any) -> str:
             return json.dumps(message, ensure_ascii=False, default=str)
         return str(message)
     except Exception:
-        return type(message).__name__  # its own code fails, and what failed first is to be told
+        return type(message).__name__  # str() failed: the failure that the message is about has to be reported all the same
 
 
 class RemoteError(MCPError):
     """The peer answered with a JSON-RPC error; raise it in a handler to send one.
 
     :param code: the JSON-RPC error code.
-    :param message: one concise sentence; what is no text, such as a lazy translation, becomes one.
+    :param message: one concise sentence; a value that is no text, such as a lazy translation, is converted to text.
     :param data: any JSON value that travels in ``error.data``; None leaves it out.
     """
 
     default_code = INTERNAL_ERROR
     #: Whether the peer sent it; False for one that a handler raised.
     received = False
-    #: The status of the HTTP response that carried it; None if the status was an ordinary one.
+    #: The status of the HTTP response that carried it, if the status is one of an error; None if it is not, or without HTTP.
     http_status: Optional[int] = None
-    #: The seconds after which the server asks to try again: of a response with status 429 or 503, or of ``RATE_LIMITED``;
-    #: None if it did not.
+    #: After how many seconds the server asks to try again: from a response with status 429 or 503, or from the data of
+    #: ``RATE_LIMITED``. None if it does not ask.
     retry_after: Optional[float] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
@@ -285,18 +285,21 @@ class TransportError(MCPError):
     stale = False
     #: The status of the HTTP response that the error comes from; 0 if none came.
     status = 0
-    #: Whether it is certain that nothing of the message was sent, as without a connection.
+    #: Whether it is certain that nothing of the message was sent, for example because there was no connection.
     unsent = False
     #: Whether another attempt may succeed.
     temporary = True
 
     def of_second_attempt(self, first: "TransportError") -> "TransportError":
-        """Return the error of a request that was sent again: this one, whose text says what happened to the *first* attempt."""
+        """Return the error of a request that was sent twice: its text also says how the *first* attempt failed.
+
+        An error of a subclass is returned unchanged.
+        """
         return TransportError(f"{self}; this was the second attempt: before, {first}") if type(self) is TransportError else self
 
 
 def nested_call(name: str) -> TransportError:
-    """Return the error for the use of a connection inside of a step of another call, on the thread of that call.
+    """Return the error for a call on a thread that is in the middle of a read or write of another call on the same connection.
 
     :param name: of the other side.
     """
@@ -333,7 +336,7 @@ class SessionLost(ConnectionClosed):
     :param unserved: whether it is certain that the call was not served.
     """
 
-    #: Ends the message: what the server's author may have to do.
+    #: The end of each message: what the author of the server may have to do.
     _HINT = ("; the server has restarted or has ended the session, or is it one of several workers? An mcplite server shares"
              " its sessions among them with backend= or the variable MCPLITE_BACKEND")
 
@@ -350,7 +353,7 @@ class HTTPStatusError(TransportError):
     :param body: the start of the body, as text.
     """
 
-    #: The seconds after which the server asks to try again, of a response with status 429 or 503; None if it did not.
+    #: After how many seconds the server asks to try again, from a response with status 429 or 503; None if it does not ask.
     retry_after: Optional[float] = None
 
     def __init__(self, message: str, *, status: int, body: str = "") -> None:
@@ -418,7 +421,7 @@ class ToolError(MCPError):
     In a tool's function it becomes a result with ``isError``; at the client ``CallToolResult.raise_for_error()``
     raises it.
 
-    :param message: the text for the model; what is no text becomes one.
+    :param message: the text for the model; a value that is no text is converted to text.
     :param content: further content items; the message comes first.
     """
 
@@ -430,7 +433,7 @@ class ToolError(MCPError):
 
 
 class BackendError(MCPError):
-    """What the processes of a server share could not be read or written: the store cannot be reached, is full, or refuses."""
+    """Data that a server's processes share could not be read or written: the store cannot be reached, is full, or refuses."""
 
 
 class RegistrationError(MCPError, ValueError):

@@ -32,9 +32,9 @@ _SERVER_NOTIFICATIONS = frozenset({
     "notifications/tools/list_changed", "notifications/prompts/list_changed",
     "notifications/resources/list_changed", "notifications/resources/updated",
 })
-#: The extension by which both sides declare tasks, where they are not a part of the protocol itself.
+#: The extension by which both sides declare tasks, in a revision where tasks are not a part of the protocol itself.
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-#: The version of the registry's server.json, which has dates of its own.
+#: The version of the schema of server.json, the registry's file. Its dates are not those of revisions of the protocol.
 REGISTRY_SCHEMA = "2025-12-11"
 
 
@@ -42,7 +42,7 @@ class Revision:
     """One revision of the protocol: a row of facts. It cannot be changed."""
 
     name: str
-    #: Position in time; only :meth:`has` reads it, for the marks of fields.
+    #: Position in time; the protocol's own code reads it only by :meth:`has`, for the marks of fields.
     rank: int
     #: Each request carries its own ``_meta``, in place of a handshake and a session.
     modern: bool
@@ -50,7 +50,7 @@ class Revision:
     batches: bool
     #: A stream begins with an empty event, so that it can be resumed at once (HTTP-15).
     priming_event: bool
-    #: ``MCP-Protocol-Version`` is "unknown", "checked" or "must-match-body".
+    #: What a server does with ``MCP-Protocol-Version``: it is "unknown" to the revision, "checked", or "must-match-body".
     version_header: str
     #: The error code for a resource that does not exist.
     not_found: int
@@ -95,7 +95,7 @@ class Revision:
     #: The HTTP status of JSON-RPC codes, where the revision fixes one, for errors found before a handler runs.
     http_status: Mapping[int, int] = {}
 
-    # Written here, since what dataclasses makes of a class takes longer to make than all rows.
+    # The methods of a dataclass, written by hand: dataclasses would take longer to generate them than all rows take to make.
 
     def __init__(self, **facts: Any) -> None:
         unstated = [name for name in type(self).__annotations__ if name not in facts and not hasattr(type(self), name)]
@@ -178,7 +178,8 @@ REVISIONS: Tuple[Revision, ...] = (NOVEMBER_2024, MARCH_2025, JUNE_2025, NOVEMBE
 LEGACY: Tuple[Revision, ...] = tuple(revision for revision in REVISIONS if not revision.modern)
 NEWEST = REVISIONS[-1]
 NEWEST_LEGACY = LEGACY[-1]
-#: What a server is offered that refuses the newest one with an error, and names none that it knows.
+#: The revision to offer to a server that has refused another one with an error about versions, and has named no other one in
+#: that error.
 WIDESPREAD_LEGACY = JUNE_2025
 #: The revision of an HTTP request that names none (HDR-03).
 DEFAULT_HTTP = MARCH_2025

@@ -1,6 +1,7 @@
 """The rooms around the core: what a user writes, and the function of the folder that does it, loaded when it is used.
 
-The core imports no room. A copy of the package without one of these folders works, but for what is written here.
+The core imports no room. A copy of the package without one of these folders works, except for the rows of the table that name
+the folder.
 """
 
 from functools import lru_cache
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROOMS", "has", "load"]
 
-#: By what a user writes: the module, and the name in it.
+#: For each feature, as a user writes it: the module that provides it, and the name in that module.
 ROOMS: Dict[str, Tuple[str, str]] = {
     "backend=": ("backend.from_url", "open_shared_backend"),
     "a shared backend": ("fleet.fleet_processes", "FleetProcesses"),
@@ -31,7 +32,7 @@ ROOMS: Dict[str, Tuple[str, str]] = {
     "Server.mount()": ("proxy.hub", "mount"),
     "a configuration file": ("proxy.hub", "hub_of"),
     "an OpenAPI document": ("openapi.provider", "from_openapi"),
-    "task='optional'": ("tasks.server_tasks", "start_tasks"),
+    "task='optional'": ("tasks.server_tasks", "enable_tasks"),
     "Server.run_task()": ("tasks.server_tasks", "run_task"),
     "start_tool()": ("tasks.client_tasks", "tasks_of_client"),
     "a question as a task": ("tasks.received_tasks", "take_question"),
@@ -50,10 +51,10 @@ def has(folder: str) -> bool:
 
 
 def load(word: str) -> Any:
-    """Return what does what a user has written.
+    """Return the function or the class that provides what a user has written.
 
-    :param word: of the table.
-    :raises ImportError: this copy of the package has no such folder; the text names it, and the word.
+    :param word: a key of :data:`ROOMS`.
+    :raises ImportError: this copy of the package lacks the folder, or the module in it; the text names it, and the word.
     """
     module, name = ROOMS[word]
     folder = module.partition(".")[0]
@@ -62,6 +63,6 @@ def load(word: str) -> Any:
     except ModuleNotFoundError as error:
         missing = {f"{__package__}.{folder}": f"folder {folder}/", f"{__package__}.{module}": f"{folder}/ but for its core"}
         if error.name not in missing:
-            raise  # a library that the folder uses
+            raise  # a library that the folder uses is missing
         raise ImportError(f"this copy of {__package__} has no {missing[error.name]} ({word})") from error
     return getattr(found, name)

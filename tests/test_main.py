@@ -682,8 +682,8 @@ def test_output_in_an_encoding_that_lacks_letters(target):
 
 
 @pytest.mark.parametrize("words, text", [
-    (["cal", "x.py"], "there is no command 'cal'; did you mean call?"), (["frobnicate"], "there is no command 'frobnicate'"),
-    (["call", "x.py", "--tabel"], "--tabel; did you mean --table?"), (["ping", "x.py", "--timout=3"], "you mean --timeout?"),
+    (["cal", "x.py"], "there is no command 'cal'; did you mean 'call'?"), (["frobnicate"], "there is no command 'frobnicate'"),
+    (["call", "x.py", "--tabel"], "--tabel; did you mean '--table'?"), (["ping", "x.py", "--timout=3"], "mean '--timeout'?"),
     ([], "usage: python -m mcplite [-h] [--version] COMMAND"), ([], "call a tool"),
 ])
 def test_wrong_usage_says_what_was_meant(words, text):

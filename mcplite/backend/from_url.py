@@ -71,15 +71,15 @@ def open_shared_backend(backend: Union[str, Backend], keys: Sequence[bytes]) -> 
 
 
 _log = get_logger(__name__)
-#: Values whose seal is remembered, and the bytes that one of them has at most.
+#: For how many values it is remembered that their seal is valid, and the bytes that such a value has at most.
 _MOST_REMEMBERED, _MOST_BYTES = 1024, 4096
 
 
 class SealedBackend(Backend):
     """A backend whose values and entries carry a keyed signature (HMAC-SHA256), bound to their key or log.
 
-    What has no valid signature does not exist for the server, and is logged. The contents are not encrypted. A program that
-    can write to the store can still remove entries, and store an older value again.
+    A value or an entry without a valid signature does not exist for the server, and a warning is logged. The contents are not
+    encrypted. A program that can write to the store can still remove entries, and store an older value again.
 
     :param backend: keeps the sealed bytes.
     :param keys: secrets; the first signs, all of them verify, so that a key can be replaced without an interruption.
@@ -89,8 +89,8 @@ class SealedBackend(Backend):
         self._backend = backend
         self._keys = list(keys)
         self.shared = backend.shared
-        #: Values whose seal was found valid, as they are stored and what they contain, by key: the record of a session is read
-        #: with each of its requests and seldom changes. Threads only get, set and clear.
+        #: By key: a stored value whose seal was found valid, and its content. The record of a session is read with each of its
+        #: requests, and seldom changes. No lock is needed, since threads only get, set and clear.
         self._verified: Dict[str, Tuple[bytes, bytes]] = {}
 
     def __repr__(self) -> str:

@@ -25,7 +25,8 @@ class Backend:
     A key or the name of a log is a text of at most 512 visible ASCII characters. The part before the first slash names a
     group: a store that is spread over several machines keeps a group on one of them.
 
-    Times are seconds. What has outlived its time is gone for every method, whenever the store removes it.
+    Times are seconds. When its time is over, a value or an entry is gone for every method, even if the store removes it only
+    later.
     """
 
     #: Whether several processes can use the same data. Data that other programs can reach is sealed.
@@ -62,7 +63,7 @@ class Backend:
         last entry has expired.
 
         :param seconds: how long this entry is kept.
-        :param keep: how many entries the log has at most; the oldest ones go.
+        :param keep: how many entries the log has at most; the oldest ones are dropped.
         """
         raise NotImplementedError
 
@@ -90,14 +91,14 @@ class Backend:
     def forget(self, log: str) -> None:
         """Drop a log whose name is not used again.
 
-        The server calls it where no other process can follow the log, as with the backend in memory, which drops the log at
-        once. By default this does nothing, and the entries expire.
+        The server calls it if no other process can follow the log. The backend in memory drops the log at once. By default this
+        method does nothing, and the entries expire.
         """
 
     # --- life ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of connections and threads; what is stored stays. Idempotent. The backend cannot be used after it."""
+        """Close connections and end threads; the stored data stays. Idempotent. The backend cannot be used afterwards."""
 
 
 def take_option(url: str, name: str, default: str) -> Tuple[str, str]:

@@ -1,14 +1,14 @@
 """The wait for new entries of logs: what this process was told of them, and the threads that wait.
 
-Each backend has one watch. The backend learns of new entries in its own way (an announcement of its store, or a look at
-it) and tells the watch. An announcement comes from any program that may write to the channel. So it only wakes a thread, which
-then reads its log; the number in it counts as long as the store bears it out:
+Each backend has one watch. The backend learns of new entries in its own way (announcements of its store, or reading it) and
+passes the numbers to the watch. An announcement may come from any program that can write to the channel. So it only wakes a
+thread, which then reads its log. The number in the announcement counts only if the store confirms it:
 
     number of the store  --announced, larger-->  believed  --the thread that was woken found it-->  number of the store
                                                      |
-                              it is back, and found nothing: the number is read from the store
+                   the thread waits again, and has found nothing: the number is read from the store
                                                      |
-                         false: announcements of this log are looked at once in a pause, which grows
+             false: announcements of this log are compared with the store only once in a pause, which grows
 """
 
 import threading
@@ -21,9 +21,11 @@ from ..rpc.forks import on_fork
 
 __all__ = ["LogWatch"]
 
-#: Logs that are watched although no thread waits for them at present, besides twice as many as a wait names.
+#: The end of a wait forgets logs for which no thread waits only if more logs are watched than this number and twice the logs
+#: that the wait has named.
 _SPARE = 100
-#: Seconds after a false announcement in which further ones of its log are not looked at: the first, and the longest.
+#: For so many seconds after a false announcement, further ones of its log are not compared with the store: at first, and at
+#: most.
 _PAUSE_SECONDS = (0.25, 2.0)
 
 
@@ -31,9 +33,9 @@ class _Watched:
     """One log: what the store says of it, and what was announced.
 
     :ivar number: the last number that the store has said; None until it is known.
-    :ivar announced: another number that an announcement has named, and that the store has not borne out; None if there is none.
-        A smaller one is never believed: it comes late, or the store has lost its data.
-    :ivar woken: with which number and announcement a thread was woken last.
+    :ivar announced: another number that an announcement has named, and that the store has not confirmed; None if there is none.
+        A number smaller than that of the store is never believed: it comes late, or the store has lost its data.
+    :ivar woken: the number that a thread knew when it was last woken by an announcement, and the announced number.
     """
 
     def __init__(self) -> None:
@@ -42,11 +44,11 @@ class _Watched:
         self.woken: Optional[Tuple[int, int]] = None
         #: Seconds of the present pause; 0 while no announcement was false.
         self.pause = 0.0
-        #: When the announcement may be looked at.
+        #: When the announcement may be compared with the store.
         self.ready_at = 0.0
 
     def set(self, number: int, now: float) -> None:
-        """Note what the store says."""
+        """Note the last number that the store says."""
         before, self.number = self.number, number
         if self.announced is not None:
             if self.announced > number:
@@ -59,7 +61,7 @@ class _Watched:
             self.announced = None
 
     def take_known(self, known: int) -> None:
-        """Note what a thread has read of the log, which bears out the announcements up to it."""
+        """Note up to which number a thread has read the log: this confirms an announcement up to this number."""
         if self.announced is not None and (self.number or 0) < self.announced <= known:
             self.number, self.announced, self.pause = self.announced, None, 0.0
 
@@ -136,7 +138,8 @@ class LogWatch:
 
         def wait(seconds: float) -> bool:
             with self._changed:
-                # A pause that ends is no report: the announcements that it has held back are looked at then.
+                # No thread is notified when a pause ends. So this wait ends with the pause, to look at the announcements that
+                # were held back.
                 now = time.monotonic()
                 paused = [one.ready_at - now for one in map(self._watched.get, logs)
                           if one is not None and one.number is not None and one.announced is not None]
@@ -156,7 +159,7 @@ class LogWatch:
         try:
             self.report(self._follow(new), only_new=True)
         except BackendError:
-            if not self._closed:  # which ends a wait without an error
+            if not self._closed:  # close() ends a wait without an error
                 raise
         finally:
             with self._changed:
@@ -201,7 +204,7 @@ class LogWatch:
     def report(self, numbers: Mapping[str, int], only_new: bool = False) -> None:
         """Note the last numbers of logs, as the store has said them; those that are not watched are left out.
 
-        :param only_new: leaves out logs whose number is known already, since that one may be newer.
+        :param only_new: leaves out logs whose number is known already, since the known number may be newer.
         """
         now = time.monotonic()
         with self._changed:
@@ -214,7 +217,8 @@ class LogWatch:
     def announce(self, log: str, number: object) -> None:
         """Take an announcement, which any program may have sent: it wakes the threads that wait for this log.
 
-        :param number: the last number of the log, as text; what is none is ignored, and so is one that is known.
+        :param number: the last number of the log, as text; a text that is no number is ignored, and so is the number that the
+            store has said.
         """
         try:
             announced = int(number)  # type: ignore[call-overload]
@@ -230,7 +234,8 @@ class LogWatch:
     def refresh(self) -> None:
         """Read the numbers of all watched logs, since announcements may have been missed.
 
-        What a thread is about to follow is left out: that thread reads the number, once nothing later can be missed.
+        A log that a thread is about to follow is left out: that thread reads its number itself, when the store already reports
+        new entries.
 
         :raises BackendError: the store cannot be reached.
         """

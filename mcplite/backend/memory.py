@@ -11,7 +11,7 @@ from .interface import NUMBERS_SECONDS, Backend, Entry
 
 __all__ = ["MemoryBackend"]
 
-#: Seconds between two searches for what has expired.
+#: Seconds between two searches for expired values, entries and logs.
 _SWEEP_SECONDS = 1.0
 
 
@@ -27,7 +27,7 @@ class _NumberedLog:
         #: Number, bytes and the end of the lifetime of each entry.
         self.entries: Deque[Tuple[int, bytes, float]] = deque()
         self.last = 0
-        #: When the log stops counting.
+        #: When the log is forgotten, so that its numbers begin at 1 again.
         self.until = 0.0
 
 
@@ -77,7 +77,7 @@ class MemoryBackend(Backend):
         now = self._clock()
         with self._lock:
             if now - self._swept >= _SWEEP_SECONDS:
-                self._sweep(now)  # also where values are only swapped, such as those that are used once
+                self._sweep(now)  # also here: some values are only swapped, such as those that are used once
             if self._alive(self._values.get(key)) != old:
                 return False
             if new is None:
@@ -116,7 +116,7 @@ class MemoryBackend(Backend):
             last = 0 if found is None or found.until <= now else found.last
             if found is None or number >= last:
                 return [] if number == last else None
-            # From the newest entry backward: a reader follows closely, and has read all but the last few.
+            # From the newest entry backward: most readers have read all but the last few entries.
             entries: List[Entry] = []
             for at, value, until in reversed(found.entries):
                 if at <= number or until <= now:

@@ -1,6 +1,6 @@
 """The backend in PostgreSQL: for several hosts that have a database already, with the extra ``postgres``.
 
-Each operation is one statement, so it takes one round trip and is atomic. New entries are told with ``NOTIFY``.
+Each operation is one statement, so it takes one round trip and is atomic. New entries are announced with ``NOTIFY``.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ CREATE INDEX IF NOT EXISTS mcplite_stored_until ON mcplite_stored (until);
 CREATE INDEX IF NOT EXISTS mcplite_entries_until ON mcplite_entries (until);
 CREATE INDEX IF NOT EXISTS mcplite_logs_until ON mcplite_logs (until);
 """
-#: Whether all of that is there. Making it again would change nothing, but waits for what other processes write, and they for
-#: it: a process that starts under load would end in a deadlock with them.
+#: Whether all of these tables and indexes exist. To create them again would change nothing, but would wait for the writes of
+#: other processes, and those for it: a process that starts under load would end in a deadlock with them.
 _ARE_MADE = """SELECT count(*) = 6 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = current_schema() AND relname IN ('mcplite_stored', 'mcplite_logs', 'mcplite_entries', 'mcplite_stored_until',
                                                  'mcplite_entries_until', 'mcplite_logs_until')"""
@@ -47,7 +47,7 @@ _SWAP_NEW = _PUT + " WHERE mcplite_stored.until <= now() RETURNING 1"
 _SWAP = f"""UPDATE mcplite_stored SET value = %(new)s, until = {_LATER}
 WHERE key = %(key)s AND value = %(old)s AND until > now() RETURNING 1"""
 _SWAP_AWAY = "DELETE FROM mcplite_stored WHERE key = %(key)s AND value = %(old)s AND until > now() RETURNING 1"
-#: Entries of an earlier count, which have expired, are replaced.
+#: If the numbers of a log begin at 1 again, expired entries with the same numbers are replaced.
 _APPEND = f"""WITH counted AS (
     INSERT INTO mcplite_logs AS logs (log, last, until)
     VALUES (%(log)s, 1, {_LATER} + make_interval(secs => %(numbers)s))
@@ -72,10 +72,10 @@ _SWEEP = """DELETE FROM {0} WHERE ctid = ANY(ARRAY(
 _MAKING = 0x6D63706C
 #: Seconds for which an operation waits for the server.
 _SECONDS = 5.0
-#: Seconds between two searches for what has expired, in each process that writes.
+#: Seconds between two searches for expired rows, in each process that writes.
 _SWEEP_SECONDS = 5.0
-#: Seconds for which the listening thread waits for a notification, and after which it reads the numbers even if none was
-#: missed as far as it knows: psycopg before 3.2.4 drops those that come during a statement.
+#: Seconds for which the listening thread waits for a notification. After so many seconds it also reads the numbers of all
+#: watched logs: psycopg before 3.2.4 drops notifications that come during a statement.
 _LISTEN_SECONDS = 5.0
 #: Seconds between two attempts to reach the server again, at first and at most.
 _RETRY_SECONDS = (0.1, 2.0)
@@ -112,8 +112,8 @@ class PostgresBackend(Backend):
         self._swept = time.monotonic()
         self._loop: Optional[Loop] = None
         self._listening: Any = None
-        #: The socket of the listening connection, with a descriptor of our own: that of the connection may be closed at any
-        #: moment, by libpq as well, and its number be another socket's.
+        #: The socket of the listening connection, with a descriptor of our own: the descriptor of the connection may be closed
+        #: at any moment, also by libpq, and its number may then belong to another socket.
         self._socket: Optional[socket.socket] = None
         #: Set when the thread listens, or cannot at present.
         self._ready = threading.Event()
@@ -182,7 +182,7 @@ class PostgresBackend(Backend):
 
     @contextlib.contextmanager
     def _connection(self, verb: str) -> Iterator[Any]:
-        """Lend a connection; one that fails is not used again.
+        """Yield a connection for one operation; if it fails, the connection is not used again.
 
         :param verb: what is done to the store, for the error.
         """
@@ -214,14 +214,15 @@ class PostgresBackend(Backend):
             connection.close()  # the server has closed it: nothing else comes unasked
 
     def _open(self) -> Any:
-        # libpq takes at least two seconds to connect.
+        # libpq takes no limit below two seconds for connecting.
         connection: Any = self._kind.connect(self._url, autocommit=True, connect_timeout=max(2, round(self._timeout)),
                                              application_name="mcplite", tcp_user_timeout=round(self._timeout * 1000))
         connection.limit = self._timeout
         if not self._made:
             if not connection.execute(_ARE_MADE).fetchone()[0]:
                 with connection.transaction():
-                    # Two processes that make a table at the same time disturb each other.
+                    # Two processes that made a table at the same time would disturb each other, so only the one with this lock
+                    # does it.
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
                     if not connection.execute(_ARE_MADE).fetchone()[0]:
                         connection.execute(_TABLES)
@@ -272,7 +273,7 @@ class PostgresBackend(Backend):
                 looked = float("-inf")
                 while not ended.is_set():
                     if time.monotonic() - looked >= _LISTEN_SECONDS:
-                        connection.execute("")  # an end of the connection is noticed
+                        connection.execute("")  # raises an error if the connection has ended
                         self._watch.refresh()
                         connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
                     for notification in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
@@ -322,8 +323,8 @@ def _one_line(error: BaseException) -> str:
 def _limited_connection(psycopg: Any) -> Any:
     """Return the class of connections on which no operation waits longer than their ``limit``, in seconds.
 
-    libpq has limits for the time of a statement, which the server keeps, and for data that is not acknowledged. A server
-    process that hangs keeps neither.
+    libpq has a limit for the time of a statement, which the server enforces, and one for data that is not acknowledged. If the
+    server process hangs, neither of them ends the operation.
     """
     class LimitedConnection(psycopg.Connection):  # type: ignore[misc]
         limit = _SECONDS

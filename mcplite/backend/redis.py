@@ -49,7 +49,8 @@ class RedisClient:
         self.name = without_password(url)
         self.errors: Tuple[Type[Exception], ...] = (redis.RedisError, RedisClusterException, OSError)
         self._moved, self._unreachable = MovedError, RedisClusterException
-        # A repeated operation might take place twice; redis-py looks at a connection before it uses it again.
+        # An operation is not repeated, since it might take place twice. redis-py checks an idle connection before it uses it
+        # again.
         self._options: Dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout,
                                          "retry": Retry(NoBackoff(), 0)}
         scheme = urlsplit(url).scheme
@@ -59,7 +60,8 @@ class RedisClient:
                                     f" {redis.__version__} is installed")
         plain, self.prefix = take_option(url, "prefix", "mcplite")
         self._url, self._others = self._one_host(plain) if self.cluster else (plain, [])
-        #: Guards the creation of the client. A cluster is connected to meanwhile, so that all its users wait for one attempt.
+        #: Guards the creation of the client. It is also held while the client connects to a cluster, so that all threads wait
+        #: for one attempt.
         self._lock = threading.Lock()
         self._client: Optional[Any] = None
         try:
@@ -84,13 +86,13 @@ class RedisClient:
         return urlunsplit(plain), found[1:]
 
     def let_go(self) -> None:
-        """Let go of the connections in a forked process."""
+        """Drop the client of a cluster in a forked process; that of a single Redis notices a fork itself."""
         renew(self)
         if self.cluster:
-            self._client = None  # its locks may be held
+            self._client = None  # its locks may be held by threads that do not exist here
 
     def get(self) -> Any:
-        """Return the client, at first connected to a cluster.
+        """Return the client; for a cluster, the first call creates it and connects it.
 
         :raises Exception: one of :attr:`errors`: no node of the cluster can be reached, or the server is no cluster.
         """
@@ -104,12 +106,12 @@ class RedisClient:
         from redis import cluster
 
         node: Any = cluster.ClusterNode
-        # Without the full coverage, the slots that are served are used while others are not.
+        # Without require_full_coverage, operations on slots that are served work while other slots are not served.
         return cluster.RedisCluster.from_url(self._url, startup_nodes=[node(*address) for address in self._others],
                                      require_full_coverage=False, **self._options)
 
     def explain(self, error: Exception) -> str:
-        """Return the text of one of the errors; after one that says that no known node was there, ask those of the URL."""
+        """Return the text of one of the errors; if no known node was reached, the next operation asks those of the URL."""
         if self.cluster and isinstance(error, self._unreachable):
             self._client = None
         if not self.cluster and isinstance(error, self._moved):
@@ -117,17 +119,17 @@ class RedisClient:
         return str(error)
 
     def close(self) -> None:
-        """Let go of the connections. Idempotent."""
+        """Close the connections. Idempotent."""
         client = self._client
         if client is not None:
             if self.cluster:
-                client.disconnect_connection_pools()  # its close leaves them to the garbage collection
+                client.disconnect_connection_pools()  # close() of this client leaves them to the garbage collection
             client.close()
 
 
 _log = get_logger(__name__)
-#: Seconds for which the thread waits for a message, and after which it reads the numbers even if none was missed as far as it
-#: knows: a message can be lost without a sign, and requests hang on it.
+#: Seconds for which the thread waits for a message. After so many seconds it also reads the numbers of all watched logs: a
+#: message can be lost without a sign, and requests may wait for it.
 _LISTEN_SECONDS = 5.0
 #: Seconds between two attempts to reach the server again, at first and at most.
 _RETRY_SECONDS = (0.1, 2.0)
@@ -136,11 +138,11 @@ _RETRY_SECONDS = (0.1, 2.0)
 class RedisChanges:
     """Subscribes to channels, and reports what is published there.
 
-    redis-py's subscriptions are for one thread. It is started with the first subscription and ends in :meth:`close`;
-    other threads hand it what to subscribe to, and wake it through a channel of its own.
+    A subscription object of redis-py is for one thread. That thread is started with the first subscription and ends in
+    :meth:`close`. Other threads give it the channels to subscribe to, and wake it through a channel of its own.
 
-    The nodes of a cluster pass messages on to each other, and lose them while they have no connection. When the node that the
-    thread listens to is lost, it goes to another one.
+    The nodes of a cluster pass messages on to each other, and lose them while they have no connection. If the node that the
+    thread listens to is lost, the thread listens to another one.
 
     :param client: of Redis.
     :param report: called on the thread with a channel and the text that was published.
@@ -158,20 +160,20 @@ class RedisChanges:
         self._changed = threading.Condition()
         self._wanted: Set[str] = set()
         self._confirmed: Set[str] = set()
-        #: Whether the thread has still to look which of the wanted channels it is subscribed to: each message would cost as
-        #: much as there are channels.
+        #: Whether the thread has to compare the wanted channels with those that it is subscribed to. It does not compare them
+        #: at each message, since there may be many.
         self._altered = True
         self._started = self._closed = False
         #: Whether the server was reached since the thread last tried.
         self._reachable = False
-        #: The node of a cluster that the thread listens to, as redis-py wants it named.
+        #: The node of a cluster that the thread listens to, as a keyword of redis-py; empty without a cluster.
         self._target: Dict[str, Any] = {}
         #: Whether the thread has missed no message as far as it knows.
         self._connected = True
         self._loop: Optional[Loop] = None
 
     def let_go(self) -> None:
-        """Let go of the thread in a forked process."""
+        """Begin without a thread and without channels in a forked process."""
         renew(self)
         self._wanted.clear()
         self._confirmed.clear()
@@ -234,8 +236,8 @@ class RedisChanges:
                     if not self._connected or time.monotonic() - looked >= _LISTEN_SECONDS:
                         self._refresh()
                         self._connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
-                except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
-                    why = self._redis.explain(error)  # each time, since it lets the nodes of a cluster be looked for again
+                except Exception as error:  # of any class: without this thread no wait would learn of new entries
+                    why = self._redis.explain(error)  # after each error: so a cluster's nodes are looked up again
                     if self._connected and not self._closed:
                         _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
                                      self._redis.name, why, exc_info=not isinstance(error, self._errors))
@@ -257,7 +259,7 @@ class RedisChanges:
         if not self._redis.cluster:
             return client.pubsub()
         with self._changed:
-            self._confirmed.clear()  # by the node before
+            self._confirmed.clear()  # confirmed by the former node
         node = client.get_random_node()
         messages = client.pubsub(node=node)
         self._target = {"target_nodes": node}
@@ -269,7 +271,7 @@ class RedisChanges:
                 messages.close()
 
     def _wake(self) -> None:
-        """Have the thread look at what is wanted; through the node that it listens to, which passes nothing on for it."""
+        """Have the thread look at the wanted channels, by a message to the very node of a cluster that it listens to."""
         self._redis.get().publish(self._own, b"", **self._target)
 
     def _subscribe(self, messages: Any) -> None:
@@ -304,7 +306,7 @@ class RedisChanges:
             self._changed.notify_all()
             loop = self._loop
         if loop is not None and not loop.runs_here:
-            with contextlib.suppress(*self._errors):  # without a server it ends after its present wait
+            with contextlib.suppress(*self._errors):  # if the server is away, the thread ends after its present wait
                 self._wake()
             loop.join(Deadline(None))
 
@@ -336,7 +338,7 @@ return {redis.call('GET', KEYS[1]), redis.call('XRANGE', KEYS[2], ARGV[1], '+')}
 """
 #: Seconds for which an operation waits for the server.
 _SECONDS = 5.0
-#: Logs in one request of the listening thread.
+#: How many logs one request asks for their last numbers.
 _AT_ONCE = 500
 
 
@@ -356,7 +358,8 @@ class RedisBackend(Backend):
         self._prefix = self._redis.prefix if prefix is None else prefix
         self._timeout = timeout
         self._closed = False
-        #: Whether the thread that listens has ended, so that connections are closed without it.
+        #: Whether :meth:`close` has ended the listening thread. From then on each operation that still runs closes the
+        #: connections at its end.
         self._ended = False
         self._watch = LogWatch(self._follow, self._forget, self._numbers, self._forked)
         self._changes = RedisChanges(self._redis, self._report, self._watch.refresh)
@@ -389,7 +392,7 @@ class RedisBackend(Backend):
                 self._redis.close()  # this operation may have connected after another thread closed
 
     def _call(self, script: str, keys: List[str], arguments: List[Any]) -> Any:
-        """Run a script on the server that has the keys, which may not know it yet."""
+        """Run a script on the server that has the keys; if the server does not know the script yet, it is loaded."""
         return self._redis.get().register_script(script)(keys=keys, args=arguments)
 
     def _closed_error(self) -> BackendError:
@@ -463,7 +466,7 @@ class RedisBackend(Backend):
                 for log in some:
                     pipeline.get(self._key("number", log))
                 for log, count in zip(some, pipeline.execute()):
-                    with contextlib.suppress(BackendError):  # the thread that reads this log gets it, and no other
+                    with contextlib.suppress(BackendError):  # only the thread that reads this log gets the error
                         numbers[log] = self._number(log, count)
             return numbers
 

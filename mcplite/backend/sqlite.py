@@ -68,7 +68,7 @@ CREATE INDEX IF NOT EXISTS stored_by_end ON stored (until);
 _BUSY_SECONDS = 5.0
 #: Seconds between two attempts while another process writes, at first and at most.
 _RETRY_SECONDS = (0.001, 0.05)
-#: Seconds between two searches for what has expired, in each process that writes.
+#: Seconds between two searches for expired rows, in each process that writes.
 _SWEEP_SECONDS = 5.0
 #: Seconds between two looks whether the file is still the one that was opened.
 _LOOK_SECONDS = 1.0
@@ -103,8 +103,8 @@ class SQLiteBackend(Backend):
         self._closed = False
         self._watch = LogWatch(self._numbers, forked=self._forked)
         self._wakeup = Wakeup(self._path, self._report_changes)
-        #: The place of the newest entry that was reported to the watch, and when all logs were; only the listening thread
-        #: uses them.
+        #: The place of the newest entry that was reported to the watch, and when all logs were last reported; only the
+        #: listening thread uses them.
         self._reported, self._refreshed = -1, 0.0
         self._run("opened", lambda connection: None)
 
@@ -132,7 +132,8 @@ class SQLiteBackend(Backend):
                 connection.execute("DELETE FROM stored WHERE key = ?", (key,))
             return value
 
-        # A look first: most values that are taken in vain never were there, and a write excludes all other processes.
+        # Read first: if there is nothing to take, there mostly never was such a value, and a write would exclude all other
+        # processes.
         return None if self.get(key) is None else self._run("written", take, write=True)
 
     def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
@@ -216,7 +217,7 @@ class SQLiteBackend(Backend):
                 marks = ",".join("?" * len(some))
                 found.update(connection.execute(f"SELECT log, last FROM logs WHERE log IN ({marks}) AND until > ?",
                                                 (*some, self._clock())))
-            # An odd one is told to the thread that reads this log, and to no other.
+            # A number of a wrong type is left out here: only the thread that reads this log gets the error.
             return {log: number for log, number in found.items() if type(number) is int}
 
         return self._run("read", numbers)
@@ -244,7 +245,7 @@ class SQLiteBackend(Backend):
         logs = self._watch.logs
         numbers: Dict[str, int] = {}
         for log in logs:
-            with contextlib.suppress(BackendError):  # the thread that reads this log gets it, and no other
+            with contextlib.suppress(BackendError):  # only the thread that reads this log gets the error
                 numbers[log] = self._counted(connection, log)[0]
         return numbers
 
@@ -260,13 +261,14 @@ class SQLiteBackend(Backend):
     def _run(self, verb: str, work: Callable[[sqlite3.Connection], T], write: bool = False, read: bool = False) -> T:
         """Return what *work* does with the connection.
 
-        A database that another process has locked is waited for without the lock, so that each thread has its own limit.
+        If another process has locked the database, this thread waits without holding the lock of the backend, so that each
+        thread has a limit of its own.
 
         :param verb: what the work does to the file, for the error.
         :param write: in a transaction that excludes other writers.
         :param read: in a transaction that sees one state.
         """
-        deadline: Optional[Deadline] = None  # most operations find the file free
+        deadline: Optional[Deadline] = None  # made when another process has locked the file, which is rare
         pause = _RETRY_SECONDS[0]
         while True:
             try:
@@ -370,7 +372,7 @@ class SQLiteBackend(Backend):
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    # The error's code is an attribute since Python 3.11.
+    # The text decides: only since Python 3.11 the error has its code as an attribute.
     return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 

@@ -59,7 +59,7 @@ class Wakeup:
         self._ended = threading.Event()
 
     def let_go(self) -> None:
-        """Let go of thread and sockets in a forked process."""
+        """Drop the thread and release the sockets in a forked process; they belong to the first process."""
         self._lock = threading.Lock()
         for sock in (self._socket, self._sender):
             if sock is not None:
@@ -71,7 +71,7 @@ class Wakeup:
     # --- listening ----------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Start the listening thread, if this process has none yet; returns once changes are noticed."""
+        """Start the listening thread, if this process has none yet; from its return on, changes are noticed."""
         if self._loop is not None:
             return
         with self._lock:
@@ -127,7 +127,7 @@ class Wakeup:
             sock.recv(1)
             sock.setblocking(False)
             try:
-                while True:  # one look is enough for all that wait
+                while True:  # one look is enough for all datagrams that wait
                     sock.recv(1)
             except BlockingIOError:
                 pass
@@ -167,7 +167,8 @@ class Wakeup:
             with contextlib.suppress(OSError):
                 os.unlink(path)  # its process was killed
         except OSError:
-            # It has just ended, or there is no descriptor, and it looks within a second. The folder is read again.
+            # The other process has just ended. Or this process has no free descriptor, and the other one looks within a second.
+            # The folder is listed again for the next entry.
             self._listed = float("-inf")
 
     def close(self) -> None:

@@ -24,8 +24,9 @@ from urllib.parse import urlsplit
 
 from ..client.config import entry as python_entry, load_config, parse, read_text
 from ..errors import TransportError
+from ..protocol.error_text import did_you_mean
 from . import config_edits
-from .parser import STATUS, UsageError, parse_header, parse_variable, program_of, similar
+from .parser import STATUS, UsageError, parse_header, parse_variable, program_of
 from .printing import clean
 
 _PACKAGE = __name__.partition(".cli.")[0]
@@ -94,7 +95,7 @@ def host_of(word: str, project: bool = False) -> Tuple[HostApplication, str]:
     host = HOSTS.get(word)
     if host is None:
         if not word.endswith((".json", ".jsonc")):
-            raise UsageError(f"there is no host {word!r}{similar(word, HOSTS) or '.'} Write one of"
+            raise UsageError(f"there is no host {word!r}{did_you_mean(word, HOSTS) or '.'} Write one of"
                              f" {', '.join(HOSTS)}, or the path of an mcp.json")
         if project:
             raise UsageError(f"--project is for a host by its name; {word} is a file already")
@@ -170,7 +171,7 @@ def no_server(place: str, name: str, known: Iterable[str]) -> UsageError:
     :param known: the names of the servers that it has.
     """
     names = list(map(str, known))
-    return UsageError(f"{place} has no server {name!r}{similar(name, names) or ';'} it has {', '.join(names) or 'none'}")
+    return UsageError(f"{place} has no server {name!r}{did_you_mean(name, names) or ';'} it has {', '.join(names) or 'none'}")
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any, Dict, List
 
+from ..protocol.error_text import did_you_mean
 from ..protocol.schema.type_signature import arguments_of, result_of
 from .commands import wire
 from .description import Found, described, examples_of, markdown_of, names_of
@@ -63,15 +64,10 @@ def chosen(found: Found, name: str) -> Found:
     matching = {kind: [item for item in items if name in names_of(item)] for kind, items in found.items()}
     if any(matching.values()):
         return {kind: items for kind, items in matching.items() if items}
-    from difflib import get_close_matches
-
     names = [key for items in found.values() for item in items for key in names_of(item)]
-    similar = get_close_matches(name, names, 3)
-    if similar:
-        hint = f"did you mean {' or '.join(map(repr, similar))}?"
-    else:
-        hint = f"it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else "it offers nothing"
-    raise UsageError(f"the server has no tool, prompt, resource or template {name!r}; {hint}")
+    there = f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else "; it offers nothing"
+    hint = did_you_mean(name, names, 3) or there
+    raise UsageError(f"the server has no tool, prompt, resource or template {name!r}{hint}")
 
 
 def show_lists(client: Any, words: List[str], options: argparse.Namespace) -> int:

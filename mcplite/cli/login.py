@@ -266,7 +266,7 @@ def _logout(url: str, options: argparse.Namespace) -> int:
             raise
         raise AuthError(f"the login to {shown(url)} is deleted here, but its tokens could not be revoked and stay valid"
                         f" until they expire: {error}", error=error.error) from error
-    server = grant.tokens_for(url).server
+    server = grant.tokens_for(url).issuer_server
     how = (f"its tokens are revoked at {credentials.issuer}" if server is not None and server.revocation_endpoint else
            f"its tokens stay valid until they expire, as {credentials.issuer} has no endpoint to revoke them")
     print(clean_line(f"logged out of {shown(url)}: the login is deleted here; {how}"))

@@ -10,10 +10,11 @@ import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..errors import TransportError
+from ..protocol.error_text import did_you_mean
 from .command_table import COMMANDS, HOST_NAMES, load
 
 __all__ = ["ARGUMENTS", "NAMES", "STATUS", "TARGET", "UsageError", "check_words", "option_names", "parse", "parse_arguments",
-           "parse_header", "parse_strings", "parse_variable", "program_of", "similar", "take_verb"]
+           "parse_header", "parse_strings", "parse_variable", "program_of", "take_verb"]
 
 
 class UsageError(ValueError):
@@ -181,13 +182,14 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
         parser.print_help(sys.stderr)
         raise SystemExit(2)
     if command != known:
-        parser.error(f"there is no command {command!r}{similar(str(command), COMMANDS)}; --help lists them, and a server is a"
-                     " file, a URL, a command in quotes or module:name")
+        parser.error(f"there is no command {command!r}{did_you_mean(str(command), COMMANDS)}; --help lists them, and a server"
+                     " is a file, a URL, a command in quotes or module:name")
     # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
     options, more = parser.parse_known_args(given[:end])
     strange = [word for word in more if word.startswith("-") and word != "-"]
     if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}{similar(strange[0].partition('=')[0], _options_of(own))}")
+        hint = did_you_mean(strange[0].partition("=")[0], _options_of(own))
+        parser.error(f"unrecognized arguments: {' '.join(strange)}{hint}")
     options.words += [*more, *given[end + 1:]]
     return options
 
@@ -246,14 +248,6 @@ def _options_of(parser: Optional[argparse.ArgumentParser], valued: str = "") -> 
 def _is_target(word: str) -> bool:
     """Return whether a word in place of a command can name a server."""
     return word in HOST_NAMES or os.path.isfile(word) or any(mark in word for mark in "./:@ ") or os.sep in word
-
-
-def similar(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown word: the known word that it resembles; empty if there is none."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _parser(package: str, version: str, command: Optional[str], whole: bool

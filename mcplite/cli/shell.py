@@ -15,13 +15,14 @@ from typing import Any, Callable, Iterator, List, Optional
 
 from ..auth.login.file_store import data_folder, make_folder, open_file
 from ..errors import AuthError, MCPError
+from ..protocol.error_text import did_you_mean
 from ..rpc.stdio.descriptors import is_terminal
 from ..version import __version__
 from . import parser
 from .command_table import COMMANDS
 from .commands import act
 from .line_completions import COMMANDS_OF_LINE, Completions, listed_by
-from .parser import STATUS, UsageError, similar
+from .parser import STATUS, UsageError
 from .printing import clean, clean_line, status_of, text_of
 from .target import connected
 
@@ -213,7 +214,7 @@ class _Shell:
             tools = [tool.name for tool in listed_by(self._client, "tools", self._client.list_tools)]
             if words[0] not in tools:
                 raise UsageError(f"there is no command and no tool {words[0]!r}"
-                                 f"{similar(words[0], [*COMMANDS_OF_LINE, *tools])}; help lists the commands")
+                                 f"{did_you_mean(words[0], [*COMMANDS_OF_LINE, *tools])}; help lists the commands")
             words = ["call", *words]
         package = __name__.partition(".cli.")[0]
         options, defaults = (parser.parse(line, package, __version__) for line in (words, words[:1]))

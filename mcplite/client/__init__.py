@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "ClientOptions", "Completer", "connect", "connect_all"]
 
-#: Where the names live that most programs do without, relative to this package.
+#: The modules of the names that most programs do not use, relative to this package.
 _HOMES = {"Completer": ".completer", "connect_all": ".group"}
 
 

@@ -18,7 +18,7 @@ __all__ = ["CACHEABLE", "Cache"]
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
                        "resources/read"})
 _MOST_ENTRIES = 1000
-#: Of all results together with their params, as JSON; one result may take a fourth of it.
+#: The most characters of all results with their params, as JSON; a single result may have a quarter of them.
 _MOST_CHARACTERS = 32 << 20
 _LONGEST_SECONDS = 86_400.0
 
@@ -33,8 +33,8 @@ class Cache:
     def __init__(self, on: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._on = on
         self._clock = clock
-        #: Guards the three fields below; held for dictionary work only. They are the results as JSON with their ends, the
-        #: number of characters of all, and the number of changes.
+        #: Guards the three fields below; held for dictionary work only. They are the results as JSON, each with the time when
+        #: it expires; the characters of all results and params; and the number of changes so far.
         self._lock = threading.RLock()
         self._kept: Dict[Tuple[str, str], Tuple[float, str]] = {}
         self._size = 0
@@ -112,7 +112,7 @@ class Cache:
 
 
 def _is_of(key: str, uri: Optional[str]) -> bool:
-    """Whether a key is that of a request for a resource, in any form of its URI."""
+    """Whether a key belongs to a request for the resource *uri*, in any form of this URI."""
     from ..protocol.uris import normal_uri  # for clients that follow resources
 
     given = json.loads(key).get("uri")
@@ -120,5 +120,5 @@ def _is_of(key: str, uri: Optional[str]) -> bool:
 
 
 def _key(params: Optional[Dict[str, Any]]) -> str:
-    """Return the part of the cache key that all params of a request go into (CACHE-06)."""
+    """Return the second part of the key of a cached result: all params of the request, as JSON (CACHE-06)."""
     return json.dumps(params or {}, sort_keys=True, default=str)

@@ -2,8 +2,9 @@
 
 :class:`Waiting`: what is left of the limits of a call while it waits for a session that another step opens.
 
-:class:`OpeningLock`: one thread opens or renews a session; the others wait as long as their calls may, and share its failure.
-A lock alone would have each of them try in turn, with the seconds of ``open_timeout`` for each.
+:class:`OpeningLock`: one thread opens or renews a session. Other threads wait as long as the limits of their calls allow, and
+raise the same error if that thread fails. With a plain lock, they would try one after another, each for ``open_timeout``
+seconds.
 
 :func:`send_again`: repeats a request after 429 or 503 with ``Retry-After``, if it may run twice.
 """
@@ -28,7 +29,7 @@ __all__ = [
     "progress_reader", "send_again", "sleep", "time_limits",
 ]
 
-#: The default of a time, in contrast to None, which means no limit.
+#: The default of ``timeout`` and ``max_timeout`` in calls: the value of the client is used. In contrast, None means no limit.
 DEFAULT: Any = object()
 #: The members of most progress notifications, and the types of their numbers.
 _USUAL, _NUMBERS = {"progressToken", "progress", "total"}, (int, float)
@@ -53,18 +54,18 @@ class RequestOptions(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request; made once, by :meth:`Features.request`, and handed down whole."""
+    """One request with all its options; :class:`Features` makes most, and sessions those of their own."""
 
     method: str
     params: Optional[Dict[str, Any]] = None
-    #: Seconds without progress; None waits without a limit.
+    #: Seconds without an answer; progress restarts them. None waits without a limit.
     timeout: Optional[float] = None
-    #: Seconds in all.
+    #: Seconds in all, whatever the progress; None for no such limit.
     max_timeout: Optional[float] = None
     cancel: Optional[CancelToken] = None
     #: Gets the params of each progress notification.
     on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
-    #: Whether the client's handlers answer when the server asks for input; else ``InputNeeded`` is raised.
+    #: Whether the client's handlers answer when the server asks for input; if they do not, ``InputNeeded`` is raised.
     rounds: bool = True
     #: Whether a cached result may not be used.
     fresh: bool = False
@@ -72,12 +73,12 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = {}
     #: Whether the server is notified when the call is cancelled.
     notice: bool = True
-    #: Whether the response comes at the end of something that goes on for long.
+    #: Whether the response comes only at the end of something that lasts long, such as a subscription.
     lasting: bool = False
-    #: The members of ``_meta`` in place of the client's own, where each request names its sender: one that is passed on for
-    #: another client. None as a value leaves a member out.
+    #: Members of ``_meta`` that replace the client's own, for a request that is passed on for another client, in revisions
+    #: where each request names its sender. A member whose value is None is left out.
     sender: Optional[Mapping[str, Any]] = None
-    #: The id of its first message, from ``Peer.new_id``; None takes a new one. Later messages always have new ones.
+    #: The id of its first message, from ``Peer.new_id``; None for a new id. Later messages of the call always have new ids.
     id: Optional[int] = None
     #: Seconds of its limits that are gone: they were spent on opening a session, or on an earlier message.
     spent: float = 0.0
@@ -93,7 +94,7 @@ def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
 
     def read(params: Dict[str, Any]) -> None:
         if params.keys() == _USUAL and type(params["progress"]) in _NUMBERS and type(params["total"]) in _NUMBERS:
-            # What most servers send, and what the decoder makes of it, for half of the time of a report.
+            # Most servers send exactly these members. The result is that of the decoder, in half of its time.
             report(Progress(params["progress"], params["total"]))
             return
         params = params.copy()
@@ -105,10 +106,10 @@ def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
 
 def time_limits(timeout: Optional[float], max_timeout: Optional[float],
                 defaults: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[float], Optional[float]]:
-    """Return ``timeout`` and ``max_timeout`` of a call: those of the caller, else the client's defaults.
+    """Return ``timeout`` and ``max_timeout`` of a call: the values of its caller, and the client's defaults for the others.
 
-    A value of the caller wins over a default of the other: a given timeout may exceed the default maximum. A timeout beyond
-    the maximum is None, so that an error names the limit that holds.
+    If the timeout is longer than a default maximum, it becomes the maximum as well. If it is longer than a maximum that the
+    caller gave, it is None in the result, so that an error names the limit that holds.
 
     :raises ValueError: one of them is not positive.
     """
@@ -126,9 +127,9 @@ def time_limits(timeout: Optional[float], max_timeout: Optional[float],
 
 
 def check_positive(name: str, value: Optional[float]) -> None:
-    """Return when a number is None or more than zero.
+    """Check that a number is None or more than zero.
 
-    :raises ValueError: it is not; the text has its name.
+    :raises ValueError: it is zero or less; the text has its name.
     """
     if value is not None and not value > 0:
         raise ValueError(OptionText(Option(name, name), f" must be positive, not {value!r}"))
@@ -136,7 +137,7 @@ def check_positive(name: str, value: Optional[float]) -> None:
 
 #: Seconds that a thread sleeps before it looks at the token and at the time again.
 _SLICE_SECONDS = 0.05
-#: A limit with less than that is over: the timeouts of requests that share it are rounded.
+#: If fewer seconds than these are left of a limit, it counts as over: the timeouts of the requests within it are rounded.
 _OVER_SECONDS = 0.01
 
 
@@ -144,7 +145,7 @@ class Waiting:
     """The wait of one call for a session: what is left of its limits. It belongs to one thread.
 
     :param timeout, max_timeout, cancel: those of the call; None for no limit.
-    :param what: has not happened when the time is over, as the second part of a sentence.
+    :param what: the event that did not happen in time, as an error says it after the name of the server.
     :param spent: seconds of the limits that are gone.
     :param now: the clock of the client, which stands still while a person is asked.
     """
@@ -154,10 +155,10 @@ class Waiting:
                  now: Callable[[], float] = time.monotonic) -> None:
         self.cancel = cancel
         self._what, self._now, self._begun = what, now, now() - spent
-        #: Each limit: how much of ``spent`` ends it, and how an error names it.
+        #: For each limit: the value of ``spent`` at which it is over, and how an error names it.
         self._ends: List[Tuple[float, str]] = []
         if timeout is not None:
-            # One that has passed was restarted by progress.
+            # If more than the timeout is spent, progress has restarted it. So it begins again now.
             self._ends.append((timeout if spent < timeout else spent + timeout, f"{timeout:g} s (timeout)"))
         if max_timeout is not None:
             self._ends.append((max_timeout, f"{max_timeout:g} s in all (max_timeout)"))
@@ -168,7 +169,7 @@ class Waiting:
         return self._now() - self._begun
 
     def least(self, seconds: Optional[float]) -> float:
-        """Return *seconds*, or what is left of the limits if that is less; None for no other limit."""
+        """Return *seconds* (None for no limit), or what is left of the limits of the call if that is less; at least 0.001."""
         spent = self.spent
         return max(0.001, min([math.inf if seconds is None else seconds, *(end - spent for end, _ in self._ends)]))
 
@@ -189,7 +190,7 @@ class Waiting:
     def wait(self, wait: Callable[[float], bool], name: str) -> None:
         """Wait until *wait* returns True.
 
-        :param wait: waits for so many seconds at most.
+        :param wait: waits for the given seconds at most; returns whether the event has come that the call waits for.
         :raises Cancelled, RequestTimeout: the call waits no longer.
         """
         while True:
@@ -200,9 +201,9 @@ class Waiting:
 
 
 def sleep(seconds: float, cancel: Optional[CancelToken]) -> None:
-    """Sleep, until the token is cancelled at most.
+    """Sleep for *seconds*, or until the token is cancelled.
 
-    :raises Cancelled: it was.
+    :raises Cancelled: the token was cancelled.
     """
     cancel = cancel or CancelToken()
     cancel.wait(seconds)
@@ -249,9 +250,9 @@ class RateLimit:
 
 
 class OpeningLock:
-    """The right to open a session in place of one that is lost.
+    """A lock for opening a session in place of a lost one: waiting threads have time limits, and learn of a failure.
 
-    :param per_minute: how many may be opened in a minute; None for any number.
+    :param per_minute: how many sessions may be opened in a minute; None for any number.
     """
 
     def __init__(self, per_minute: Optional[int] = None) -> None:
@@ -265,7 +266,7 @@ class OpeningLock:
 
     @contextlib.contextmanager
     def hold(self, waiting: Waiting, name: str) -> Iterator[Optional[Exception]]:
-        """Wait for the lock and hold it for the block; yield the failure of a thread that has held it meanwhile, or None.
+        """Wait for the lock and hold it for the block; yield the error of a thread that failed while this one waited, or None.
 
         The block raises that error, if it still needs a session.
 
@@ -276,7 +277,7 @@ class OpeningLock:
         failures = self._failures
         waiting.wait(lambda seconds: self._lock.acquire(timeout=seconds), name)
         shared = None if self._failure is None or self._failures == failures else _copy(self._failure)
-        self._admitted, given_up = False, True  # if Ctrl-C ends the block
+        self._admitted, given_up = False, True  # given_up stays true if Ctrl-C ends the block
         try:
             yield shared
             given_up = False
@@ -295,7 +296,7 @@ class OpeningLock:
     def admit(self) -> bool:
         """Count a session that is opened now, or return False if there were too many; only while the lock is held.
 
-        One that is given up because its call ends is not counted.
+        A session that is given up because its call ends is not counted.
         """
         self._admitted = self._rate.admit()
         return self._admitted
@@ -319,21 +320,22 @@ _MOST_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 10.0
 #: Seconds between two attempts at least, whatever the server asks for.
 _SHORTEST_PAUSE_SECONDS = 0.1
-#: A handshake that was refused has opened no session.
+#: The methods that may be sent again. ``initialize`` is one of them: a refused handshake has opened no session.
 _REPEATED = REPEATABLE | {"initialize"}
-#: These have attempts of their own.
+#: The methods that are not sent again here, since a subscription makes attempts of its own.
 _OTHERWISE = frozenset({"subscriptions/listen"})
 
 
 def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal, spent: float) -> Dict[str, Any]:
-    """Send a request again that a server has refused, while it is busy, and return its result.
+    """Send a request again that a busy server has refused, and return its result.
 
-    It is repeated only if it may run twice, or continues a call with ``requestState``, which a server takes once. The pause
-    is the server's, and longer with each attempt. Both limits of the call hold for all attempts together.
+    It is repeated only if it may run twice, or if it continues a call with ``requestState``, which a server accepts only once.
+    The pause is the one that the server asks for, times the number of the attempt, up to 10 seconds. Both limits of the call
+    hold for all attempts together.
 
     :param error: the refusal, which is raised again if it does not ask for another attempt.
     :param spent: the seconds of the call's limits that the first attempt took.
-    :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or what it answered otherwise.
+    :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or another error that it answered with.
     :raises Cancelled: the call was cancelled meanwhile.
     """
     if call.method in _OTHERWISE or (call.method not in _REPEATED and "requestState" not in (call.params or {})):

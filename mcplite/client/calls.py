@@ -1,7 +1,8 @@
 """Features: the calls that a user makes on an open client, by the protocol's names.
 
-:class:`~mcplite.client.client.Client` inherits them. Every call goes through options, middleware and the capabilities of the
-server; the sessions of both eras carry it out. Lists are walked page by page within bounds, and malformed items are skipped.
+:class:`~mcplite.client.client.Client` inherits them. Every call applies its options, checks the capabilities of the server, and
+passes the middleware; the session of either era then sends it. Lists are walked page by page within bounds, and malformed items
+are skipped.
 """
 
 from __future__ import annotations
@@ -90,14 +91,15 @@ def read_page(cls: Type[M], wire: Dict[str, Any], name: str) -> M:
 def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
     """Return the items of all pages.
 
-    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06). Some servers mean the end by it, and
-    then list the same again with an empty cursor: that page is left out.
+    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06). Some servers mean the end of the list by
+    an empty cursor. If they are asked for more, they send the last items again, or none, and an empty cursor: that page is left
+    out.
 
     :param page: returns the page for a cursor.
     :param member: the attribute of a page that has the items.
     :param name: the server's name, for errors.
-    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 40 MiB (PAGE-12),
-        or a cursor a megabyte.
+    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 40 MiB (PAGE-12), or a cursor
+        has more than 1,048,576 characters.
     """
     items: List[Any] = []
     seen: Set[str] = set()
@@ -146,9 +148,9 @@ def _object_params(method: Any, params: Any) -> Optional[Dict[str, Any]]:
 class ToolCall:
     """One call of a tool, for :meth:`Extension.send_tool`.
 
-    :param client: that calls.
-    :param session: its session.
-    :param params: of the request, with ``name`` and ``arguments``; they may be changed.
+    :param client: the client that makes the call.
+    :param session: the session of that client.
+    :param params: of the request, with ``name`` and ``arguments``; a hook may change them.
     :param options: the keywords of the call.
     """
 
@@ -170,7 +172,7 @@ class Features(ABC):
     :param settings: how the client works.
     """
 
-    #: Has the session; set by the subclass.
+    #: Opens and keeps the session; set by the subclass.
     _opener: SessionOpener
 
     def __init_subclass__(cls) -> None:
@@ -181,7 +183,7 @@ class Features(ABC):
 
     def __init__(self, settings: ClientSettings) -> None:
         self._timeout, self._max_timeout = settings.timeout, settings.max_timeout
-        #: The two times of a call without times of its own.
+        #: ``timeout`` and ``max_timeout`` of a call that is given neither.
         self._default_limits = time_limits(DEFAULT, DEFAULT, self.time_limits)
         self._middleware = tuple(settings.middleware)
         #: Repeats calls; None for a client without ``retry=``.
@@ -190,28 +192,28 @@ class Features(ABC):
             from .retries import SafeRetries  # for clients that repeat calls
 
             self._retries = SafeRetries(settings.retry, lambda waiting: self._opener.wait(waiting), self.list_tools)
-        #: Whether a call goes to the session as it is.
+        #: Whether a call goes straight to the session: there is no middleware, and calls are not repeated.
         self._direct = not self._middleware and self._retries is None
         #: The extensions of the protocol; None without any.
         self._extensions: "Optional[ClientExtensions]" = None
-        #: Whether they add to the params of requests.
+        #: Whether the extensions add to the params of requests.
         self._adds_params = False
         self._validates = settings.validate
         #: The output schemas of the tools that were listed, by the names of the tools.
         self._schemas: Listed[OutputSchema] = Listed()
         self._raise_for_error, self._texts_are_json = settings.raise_for_error, False
-        #: Whether results of tools take one more step, :meth:`_finish`.
-        self._finishes = settings.raise_for_error
+        #: Whether results of tools take one more step, :meth:`_adjust_result`.
+        self._adjusts_results = settings.raise_for_error
         self._tools: "Optional[Tools]" = None
 
     @property
     def time_limits(self) -> Tuple[Optional[float], Optional[float]]:
-        """The timeouts of calls without timeouts of their own: without progress, and in all."""
+        """The default limits of a call in seconds: ``timeout``, which progress restarts, and ``max_timeout``, in all."""
         return self._timeout, self._max_timeout
 
     @abstractmethod
     def use_extension(self, identifier: str, make: Callable[[], Extension]) -> Extension:
-        """Return the extension of this identifier; it is made and added if there is none yet, or one with settings alone."""
+        """Return the extension of this identifier; if there is none, or one with settings alone, make and add one."""
 
     @abstractmethod
     def _all_subscriptions(self) -> Any:
@@ -292,9 +294,8 @@ class Features(ABC):
         """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
         session = self._opener.ready
         if session is None or session.restartable and session.peer.closed:
-            waiting = Waiting(call.timeout, call.max_timeout, call.cancel, spent=call.spent, now=self._opener.clock.now)
-            session = self._opener.wait(waiting)
-            call = call._replace(spent=waiting.spent)
+            session, options = self._session_for(RequestOptions(call.timeout, call.max_timeout, call.cancel, spent=call.spent))
+            call = call._replace(spent=options.spent)
         return session.request(call) if self._direct else self._proceed(session, call, 0)
 
     def _proceed(self, session: ClientSession, call: Call, index: int) -> Dict[str, Any]:
@@ -466,10 +467,10 @@ class Features(ABC):
                 timeout, max_timeout, on_progress, meta, rounds, fresh, input_responses, request_state):
             return self._call_tool(session, params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state, spent))
-        # As _request() has it without options.
+        # What _request() does for a call without options.
         answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
-            answer = self._finished(answer, session, RequestOptions(cancel=cancel))
+            answer = self._result_of_task(answer, session, RequestOptions(cancel=cancel))
         return self._tool_result(answer, session, name)
 
     def _call_tool(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions) -> CallToolResult:
@@ -486,16 +487,16 @@ class Features(ABC):
         if hooks and not isinstance(answer, dict):
             raise TypeError(f"return an object or proceed() from send_tool() of an extension, not {type(answer).__name__}")
         if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer) and has("tasks"):
-            answer = self._finished(answer, session, call.options)
+            answer = self._result_of_task(answer, session, call.options)
         return self._tool_result(answer, session, str(params.get("name")))
 
-    def _finished(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
+    def _result_of_task(self, answer: Dict[str, Any], session: ClientSession, options: RequestOptions) -> Dict[str, Any]:
         """Return the result of a task that a server has started without having declared that it does so."""
         return self._tasks().result_of(answer, session, options)
 
     def _tasks(self) -> "ClientTasks":
-        """Return the tasks of this client, with whose first use the folder ``tasks`` is loaded."""
-        return load("start_tool()")(self)  # type: ignore[no-any-return]
+        """Return the tasks of this client; the first call loads the folder ``tasks``."""
+        return load("start_tool()")(self)  # type: ignore[no-any-return]  # tasks.client_tasks.tasks_of_client
 
     def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
                    timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
@@ -507,10 +508,10 @@ class Features(ABC):
 
         :param name: the tool's name.
         :param arguments: JSON values by name.
-        :param ttl: for how many seconds the server should keep the task; None leaves that to it, as does every server from
-            July 2026 on.
+        :param ttl: for how many seconds the server should keep the task; None leaves that to the server. From July 2026 on the
+            server always decides.
         :param timeout: seconds until the task is created; by default the client's.
-        :param cancel: ends the wait for that.
+        :param cancel: a token; cancelling it ends the wait for the creation of the task.
         :param on_progress: called with each status message and progress report, on the thread that waits for the task.
         :param meta: added to ``params._meta``.
         :raises NotSupported: the server did not declare tasks, or the tool does not run as one; nothing was sent.
@@ -553,8 +554,8 @@ class Features(ABC):
             result.structured_content = {}  # PHP writes an empty object as an empty array
         if schema is not None:
             schema.check(result, session.name, "structuredContent" in answer)
-        if self._finishes:
-            self._finish(result)
+        if self._adjusts_results:
+            self._adjust_result(result)
         return result
 
     def _set_revision(self, session: ClientSession) -> None:
@@ -563,9 +564,9 @@ class Features(ABC):
         if (capabilities.tasks is not None or TASKS_EXTENSION in (capabilities.extensions or {})) and has("tasks"):
             self._tasks()  # calls of tools may become tasks
         self._texts_are_json = not session.revision.structured_output
-        self._finishes = self._raise_for_error or self._texts_are_json
+        self._adjusts_results = self._raise_for_error or self._texts_are_json
 
-    def _finish(self, result: CallToolResult) -> None:
+    def _adjust_result(self, result: CallToolResult) -> None:
         if self._texts_are_json:
             result.take_texts_as_json()
         if self._raise_for_error:
@@ -708,7 +709,7 @@ class Features(ABC):
         """
         session, options = self._require(RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
                                                         input_responses, request_state), "prompts", "prompts/get")
-        # Always there, as for tools: many servers check it against a schema that requires an object.
+        # ``arguments`` is always sent, as for tools: many servers check it against a schema that requires an object.
         params: Dict[str, Any] = {"name": name, "arguments": {
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in (arguments or {}).items()}}
@@ -768,5 +769,5 @@ class Features(ABC):
 
 
 def unreadable(error: ProtocolError, session: ClientSession, method: str) -> ProtocolError:
-    """Return the error for a result that is not one of its method."""
+    """Return the error for an answer that is not a valid result of its method."""
     return ProtocolError(f"{session.name} answered {method!r} with an invalid result: {error}", error.raw)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 _log = get_logger(__name__)
-#: Seconds for the acknowledgement of a stream of a client without a timeout.
+#: Seconds for which :meth:`Client.follow` waits for an acknowledgement if there is no timeout.
 _FOLLOWED_SECONDS = 60.0
 
 
@@ -48,12 +48,15 @@ class Client(Features):
     :meth:`close`, from any thread. Besides the exceptions in its own documentation, every call raises ``RemoteError``
     if the server answers with an error, ``RequestTimeout``, ``Cancelled``, ``ConnectionClosed`` if the connection is
     over or ends meanwhile, ``ProtocolError`` if an answer breaks the rules, and ``NotSupported`` (nothing was sent) if
-    the server did not declare the feature.
+    the server did not declare the feature. Over HTTP it raises ``TransportError`` if the server cannot be reached,
+    ``HTTPStatusError`` if the server answers with a status in place of an answer, and ``AuthError`` if it wants another token
+    than can be obtained.
 
     If a server's process ends, the next call starts it again in revisions without a handshake (from July 2026 on), up to
     three times in a minute. Calls that were running fail, since their effect is unknown.
 
-    :param transport: makes the channel; called once, by :meth:`open`.
+    :param transport: makes a channel; called by :meth:`open`, and again for each channel that is opened in place of a lost or
+        unusable one.
     :param settings: how the client works; None for the defaults.
     :param handlers: of the server's questions and notifications; None for none.
     """
@@ -75,11 +78,12 @@ class Client(Features):
             for extension in extensions_of(settings.extensions):
                 self._extensions.add(extension)
             self._adds_params = bool(self._extensions.adding)
-        #: They see calls and questions; the sessions have the same list.
+        #: The observers of calls and questions; the sessions have this list as well, not a copy.
         self._observers: List[ClientObserver] = []
         #: The session that the observers know of; None before it is open and after its end.
         self._observed: Optional[ClientSession] = None
-        #: Guards ``_observed``, ``_extensions`` and ``_subscriptions``; held for assignments only.
+        #: Guards the creation of ``_extensions`` and ``_subscriptions``, and the end of ``_observed``; held for assignments,
+        #: and while an extension is added.
         self._lock = threading.Lock()
         info = settings.client_info or types.Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(transport, SessionOptions(
@@ -99,6 +103,7 @@ class Client(Features):
         If this fails, nothing is left behind: the child process and the threads have ended.
 
         :raises TransportError: the server cannot be started or reached.
+        :raises AuthError: the server wants a token that was not given, or could not be obtained.
         :raises ConnectionClosed: the server ended before it answered; the text has the end of its stderr.
         :raises RequestTimeout: no session within ``open_timeout``; a process is ended before this is raised.
         :raises UnsupportedVersion: client and server have no revision in common.
@@ -176,7 +181,7 @@ class Client(Features):
         return Client(self._transport, settings, handlers)
 
     def _let_go(self, owner: int) -> None:
-        # In a forked process. What cannot be shared is opened there by the next call, if the transport allows it.
+        # In a forked process the connection cannot be shared. If the transport allows it, the next call opens another one here.
         name = self._opener.name
         if self._opener.let_go(foreign_error(name, owner, "open a client in this process"), owner):
             self._ping_stop = threading.Event()
@@ -224,7 +229,7 @@ class Client(Features):
         self._opener.change("closed")
         self._ping_stop.set()
         if self._opener.session is not None:
-            self._lose_subscriptions()  # so that none of them is said to have failed
+            self._lose_subscriptions()  # before the connection ends, so that none of them logs a failure
         self._opener.close()
 
     def fail(self, error: Exception) -> None:
@@ -268,7 +273,7 @@ class Client(Features):
 
     @property
     def counters(self) -> Counters:
-        """The messages and bytes sent and received."""
+        """The messages and bytes that the latest connection has sent and received."""
         import copy  # for the few programs that ask
 
         connection = self._opener.connection
@@ -336,7 +341,7 @@ class Client(Features):
         return result
 
     def _open_session(self) -> ClientSession:
-        """Return the open session, for what has no limits of its own."""
+        """Return the open session, for a caller without time limits of its own."""
         return self._opener.wait(Waiting())
 
     # --- handlers of the user's own -----------------------------------------------------------------------
@@ -344,8 +349,9 @@ class Client(Features):
     def on(self, method: str, handler: Callable[[Dict[str, Any]], Any]) -> None:
         """Register ``handler(params)`` for a request or notification that is not part of the protocol.
 
-        A request is answered with the dict that the handler returns (None for an empty one) or the ``RemoteError``
-        that it raises; the handler runs on a worker thread. For notifications it runs on their own thread, in order.
+        A request is answered with the dict that the handler returns (None for an empty one) or the ``RemoteError`` that it
+        raises; the handler runs on a worker thread. For notifications the handler runs on the thread of notifications, in their
+        order.
 
         :raises TypeError: the handler cannot be called.
         :raises RegistrationError: an extension of the client takes *method*.
@@ -360,9 +366,10 @@ class Client(Features):
     # --- telemetry ----------------------------------------------------------------------------------------
 
     def observe(self, observer: ClientObserver) -> None:
-        """Tell *observer* of the calls of this client, of the questions that it answers, and of its session.
+        """Have *observer* see the calls of this client, the questions that it answers, and its session.
 
-        The observer that was added first is the outermost one; what it takes, the calls take. Telemetry uses it.
+        The observer that was added first is the outermost one. The time that an observer takes counts to the call. Telemetry
+        uses this method.
         """
         self._observers.append(observer)
         if self._opener.channel is not None:
@@ -376,7 +383,8 @@ class Client(Features):
                resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> "Subscription":
         """Return a subscription to iterate over: ``with client.listen(tools=True) as events: for event in events: ...``.
 
-        It works in every revision that has such notifications. Every change after the return yields an event.
+        It works in every revision that has such notifications. Each change after the return yields an event; if a list or a
+        resource changes again before its event is read, there is one event.
 
         :param tools, prompts, resource_list: whether to include changes of these lists.
         :param resources: URIs whose updates to include.
@@ -403,15 +411,16 @@ class Client(Features):
 
     def follow(self, filter: Mapping[str, Any], callback: "Callable[[str, Dict[str, Any]], object]", *,
                timeout: Optional[float] = DEFAULT) -> "Following":
-        """Hear of changes that an extension of the server adds, in revisions without a handshake (from July 2026 on).
+        """Receive notifications that an extension of the server adds, in revisions without a handshake (from July 2026 on).
 
-        Servers with a session send such notifications without being asked; :meth:`on` takes them.
+        Servers with a session send such notifications without being asked; register a handler for them with :meth:`on`.
 
         :param filter: the members of the filter of ``subscriptions/listen`` that the extension adds, with their values.
         :param callback: called with the method and the params of each notification, on the thread of notifications.
         :param timeout: seconds for the server to acknowledge it; by default the client's.
-        :returns: an object whose ``close()``, or the end of a ``with`` block, ends it. It ends with the connection as well.
-        :raises NotSupported: the revision has no such streams, or the server does not tell of such changes.
+        :returns: an object whose ``close()``, or the end of a ``with`` block, ends the stream. The stream ends with the
+            connection as well.
+        :raises NotSupported: the revision has no such streams, or the server does not acknowledge the filter.
         :raises RequestTimeout: there is no acknowledgement in time.
         """
         from .subscription import Following  # for clients that follow one
@@ -439,7 +448,7 @@ class Client(Features):
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and notify the server (ROOT-03).
 
-        :raises ValueError: the client was made without roots, or one is not a file.
+        :raises ValueError: the client was made without roots, or a root is not a file.
         """
         self._handlers.set_roots(roots)
         self._notify_roots()

@@ -18,9 +18,11 @@ Custom = Callable[[Dict[str, Any]], Any]
 
 
 class ClientExtensions:
-    """What the extensions of one client add. Its fields are replaced, never changed, so that readers need no lock.
+    """What the extensions of one client add.
 
-    :param client: gets their handlers; they get it.
+    Its public fields are replaced as a whole, never changed in place, so that readers need no lock.
+
+    :param client: the client; the extensions and their handlers get it.
     :param custom: the handlers of the client's own requests and notifications, by method; those of the extensions are added.
     """
 
@@ -29,21 +31,21 @@ class ClientExtensions:
         self.all: Tuple[Extension, ...] = ()
         self._client = client
         self._custom = custom
-        #: Which extension has a handler, by method.
+        #: By method of a request or notification: words for an error that name the extension which handles it.
         self.owners: Dict[str, str] = {}
         #: By method: the member of the params that ``Mcp-Name`` repeats.
         self.names: Dict[str, str] = {}
         #: By the value of ``resultType``: the methods whose results may have it.
         self.result_types: Dict[str, Collection[str]] = {}
-        #: Those with a hook around calls of tools, those that add to params, and those that read lists of tools.
+        #: The extensions with a hook around calls of tools, those that add to params, and those that read lists of tools.
         self.hooks: Tuple[Extension, ...] = ()
         self.adding: Tuple[Extension, ...] = ()
         self.learning: Tuple[Extension, ...] = ()
 
     def add(self, extension: Extension) -> None:
-        """Add an extension; the caller has a lock for it, or makes the client.
+        """Add an extension; the caller holds the client's lock, or is the constructor of the client.
 
-        :raises RegistrationError: another one, or the protocol, has one of its methods or notifications.
+        :raises RegistrationError: another extension, or the protocol, has one of its methods or notifications.
         """
         answered, taken = extension.methods(), extension.notifications()
         claim(extension, "method", answered, {**protocol_names("server_requests"), **self.owners})
@@ -84,7 +86,7 @@ class ClientExtensions:
         return isinstance(kind, str) and method in self.result_types.get(kind, ())
 
     def params(self, method: str, params: Optional[Mapping[str, Any]], revision: Revision) -> Dict[str, Any]:
-        """Return the params of a request with those that extensions add; the caller's own win."""
+        """Return the params of a request with those that extensions add; a param of the caller replaces one of an extension."""
         added: Dict[str, Any] = {}
         for extension in self.adding:
             added.update(extension.params(method, revision))

@@ -33,11 +33,11 @@ class ClientOptions(Record):
     For calls and sessions:
 
     :param max_timeout: seconds for each call in all, whatever its progress; default 300, None for no limit.
-    :param retry: attempts of a call, in all, that fails for the moment: a lost connection, status 429, 502, 503 or 504, a
-        busy server. Only what is safe is repeated: lists, reads, prompts, completions, tools with ``readOnlyHint`` or
-        ``idempotentHint``, and what certainly was not begun. It also starts a child process of an older revision again
-        that has ended. None, the default, is what :func:`~mcplite.connect` does by itself: lists and reads are repeated
-        where the server asks for it.
+    :param retry: how often a call is sent, in all, if it fails for the moment: a lost connection, status 429, 502, 503 or 504,
+        a busy server. A call is repeated only if that is safe: lists, reads, prompts, completions, tools with ``readOnlyHint``
+        or ``idempotentHint``, and any call that certainly was not begun. With this option, the client also restarts a child
+        process of an older revision that has ended. None, the default, leaves it at what :func:`~mcplite.connect` does by
+        itself: lists and reads are repeated if the server asks for it.
     :param raise_for_error: True makes ``call_tool`` raise :class:`ToolError` when a tool fails, in place of returning a
         result with ``is_error``.
     :param validate: whether structured results are checked against the declared schema.
@@ -71,16 +71,16 @@ class ClientOptions(Record):
     :param sampling_tools: whether the sampling handler supports tools.
     :param sampling_context: whether it supports ``include_context``.
     :param max_handlers: how many of the handlers may run at once.
-    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused.
-        The default suits programs that answer; None for any number.
+    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused. The default,
+        1000, suits handlers that ask no person; None for any number.
     :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
     :param on_resources_changed: as above.
     :param on_prompts_changed: as above.
     :param on_resource_updated: gets the URI, which may be below the one subscribed to (RSRC-14).
     :param on_elicitation_complete: gets the id of an earlier URL question; other ids are ignored (URLE-08).
     :param on_disconnect: gets the error if the connection ends without ``close()``.
-    :param on_message: called with each message of each connection: a number of the connection in this process, "->" for
-        sent or "<-" for received, and its bytes; on the thread that sends or reads it, which it must not hold up. An
+    :param on_message: called with each message of each connection: a number of the connection in this process, "->" for sent or
+        "<-" for received, and its bytes; on the thread that sends or reads the message, which the function must not hold up. An
         exception is logged. :class:`mcplite.testing.Recording` is one.
     :param experimental: declared as the client's experimental capabilities.
     :raises ValueError: *era* is unknown, or a number is not positive.

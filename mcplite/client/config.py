@@ -77,7 +77,7 @@ def _option(one: Any) -> Tuple[str, str]:
 
 
 _BRACE = re.compile(r"\$?\{|\}")
-#: Defaults inside of defaults.
+#: How many defaults may stand inside of each other.
 _MOST_DEFAULTS = 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -99,7 +99,7 @@ class Placeholders:
     def fill(self, text: str, depth: int = _MOST_DEFAULTS) -> str:
         """Return *text* with all placeholders replaced, once; placeholders in the replacements stay.
 
-        A default may hold placeholders, which count only if it is used.
+        A default may hold placeholders, which are replaced only if the default is used.
 
         :param depth: how many defaults may stand inside of each other.
         :raises TransportError: a variable is not set, or a kind of placeholder is not supported.
@@ -159,8 +159,8 @@ def _placeholders(text: str) -> List[Tuple[int, int]]:
     return sorted(found)
 
 
-# Each pattern matches what it has begun, also at the end of the text: a string or a comment without an end would otherwise be
-# searched for its end from each quote or slash in it, which takes quadratic time.
+# Each pattern also matches a string or a comment that has no end. If it did not, the end would be searched for from each quote
+# or slash in it, which takes quadratic time.
 _STRING = r'"(?:[^"\\]|\\.)*"?'
 _COMMENT = re.compile(_STRING + r"|//[^\r\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _TOKEN = re.compile(_STRING + r"|\S", re.DOTALL)
@@ -229,7 +229,7 @@ def parse(text: str, where: str) -> Tuple[Any, List[str]]:
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*)\Z", re.DOTALL)
 _QUOTED = re.compile(r"""'([^']*)'\s*(?:#.*)?\Z|"((?:[^"\\]|\\.)*)"\s*(?:#.*)?\Z""")
-#: Bytes of a configuration file; those of hosts have some thousands.
+#: The most bytes of a configuration file; those of hosts have some thousands.
 _MOST_BYTES = 16 << 20
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -239,7 +239,7 @@ def read_text(path: str, what: str = "file") -> str:
 
     :param what: what an error calls it.
     :raises TransportError: it cannot be read: it is missing, larger than 16 MiB, not UTF-8, or no regular file. A pipe or a
-        device could give text without an end, and keep the program that only wants to look at it.
+        device could give text without an end, and the program would never return from the read.
     """
     try:
         # O_NONBLOCK: opening a pipe without a writer would wait for one.
@@ -331,7 +331,8 @@ class ServerConfig:
     def __str__(self) -> str:
         """Return the name and the exact command or URL, for a user who has to approve it.
 
-        Headers that go along to a URL are named, since their values may be secrets of the user's environment.
+        The headers that are sent to a URL are shown by their names alone, since their values may be secrets of the user's
+        environment.
         """
         sent = f" (with the headers {', '.join(self.headers)})" if self.headers else ""
         return f"{self.name}: {shlex.join(self.argv) or self.url}{sent}"
@@ -356,9 +357,9 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
     """Read a host's configuration, without starting a server.
 
     Understands ``{"mcpServers": {...}}`` and the ``{"servers": {...}}`` of ``.vscode/mcp.json``, both with comments and
-    trailing commas. Strings may contain ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``,
-    ``${workspaceFolder}`` and ``${userHome}``; with *ask* also ``${input:id}``. ``envFile`` names a file of variables, whose
-    relative path begins at the workspace folder; ``env`` counts before it.
+    trailing commas. Strings may contain ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``, ``${workspaceFolder}`` and
+    ``${userHome}``; with *ask* also ``${input:id}``. ``envFile`` names a file of variables, whose relative path begins at the
+    workspace folder; a variable in ``env`` overrides one in this file.
 
     :param source: a path, or the loaded document; a Config is returned as it is.
     :param environ: the variables; by default the environment of this process.
@@ -414,9 +415,9 @@ class _Entry:
         self._folder = folder
         if not isinstance(raw, Mapping):
             raise TransportError(f"must be an object, not {kind_name(raw)}")
-        # Programs that write such files set members to null where they have nothing to say.
+        # Some programs that write such files set a member to null if it has no value.
         self._raw = {member: value for member, value in raw.items() if value is not None}
-        #: What fills in variables; None for an entry that is disabled, which needs none.
+        #: Fills in variables; None for a disabled entry, whose variables are not filled in.
         self._placeholders: Optional[Placeholders] = placeholders
 
     def read(self) -> ServerConfig:
@@ -535,8 +536,8 @@ def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, s
 
     ``{"mcpServers": {"weather": entry("weather.py")}}`` is a whole configuration.
 
-    A Python file that starts a server when it is run is the program. The program ``-m mcplite.server`` serves a file that
-    starts none.
+    If a Python file starts a server when it is run, the command runs the file itself. If it starts none, the command runs
+    ``-m mcplite.server`` to serve the file.
 
     :param target: a Python file; ``module`` or ``module:name`` or ``file.py:name`` for ``-m mcplite.server``; or the URL of
         a running server.

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["applicable", "command", "connect", "memory_channel", "transport"]
 
 _CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
-_HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
-_HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
+_HTTP_OPTIONS = ("headers", "session", "verify", "cert", "proxies", "auth", "listen", "type")
 
 
 def transport(target: Any, settings: ClientSettings) -> Callable[[], Channel]:
@@ -79,7 +78,7 @@ def command(target: str, windows: bool = os.name == "nt") -> List[str]:
         if not os.path.isfile(target):
             raise TransportError(f"there is no file {os.path.abspath(target)}")
         with open(target, "rb") as file:
-            # A file that starts a server is run as it is, any other by our server's command line.
+            # A file that starts a server is run as it is. Any other file is served by our server's command line.
             return [interpreter(), *([] if starts_server(file.read()) else ["-m", _package() + ".server"]), target]
     if is_api_document(target):
         return [interpreter(), "-m", _package() + ".server", target]
@@ -134,7 +133,8 @@ def _remote(url: str, settings: ClientSettings) -> Callable[[], Channel]:
         from .http.http_channel import HTTPChannel
         from .http.sse_channel import SSEChannel
 
-        http = HTTPSettings(**{name: getattr(settings, name) for name in _HTTP_SETTINGS})
+        http = HTTPSettings(headers=settings.headers, session=settings.session, verify=settings.verify, cert=settings.cert,
+                            proxies=settings.proxies, auth=settings.auth)
         if settings.type == "sse":
             return SSEChannel(url, http, line_limit=settings.line_limit)
         return HTTPChannel(url, http, line_limit=settings.line_limit, listen=settings.listen)
@@ -148,7 +148,7 @@ def _without_options(settings: ClientSettings, make: Callable[[], Channel]) -> C
 
 
 def applicable(options: ClientOptions, url: Optional[str]) -> ClientOptions:
-    """Return *options* without those for the other kind of target: a URL, or a process where there is no *url*."""
+    """Return *options*, with defaults for those of the other kind of target: a process if there is a *url*, a URL if not."""
     others = _CHILD_OPTIONS if url else _HTTP_OPTIONS
     return changed(options, **{one.name: one.default for one in fields_of(ClientOptions) if one.name in others})
 
@@ -245,7 +245,7 @@ def connect(
     :param stderr: where the child's stderr goes, besides its end that is kept for errors: a callable for each line, a
         logger, a file or a path.
 
-    What answers the server's questions and takes its log; :class:`~.handlers.Handlers` says what each gets and returns:
+    Handlers of the server's questions and log messages; :class:`~.handlers.Handlers` says what each gets and returns:
 
     :param elicitation_handler: answers forms.
     :param url_elicitation_handler: answers the request to visit a URL.

@@ -81,13 +81,14 @@ def connect_all(
 
     Look at ``group.servers`` first: it has the exact commands (SAFE-07).
 
-    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone,
-    and *stderr* for the others: each line begins with the name of its server, or a path with ``{name}`` in it is a file for
-    each. Of the options, those for URLs concern servers with a URL, and those for processes the others.
+    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is only for servers with a URL,
+    and *stderr* only for the others: each line begins with the name of its server, or, if *stderr* is a path with ``{name}`` in
+    it, each server has a file of its own. Of *options*, those for URLs apply to servers with a URL, and those for processes to
+    the others.
 
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
-    :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models
-        take in names of tools; a dot, which they refuse, is accepted in calls beside it.
+    :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models accept
+        in names of tools. They refuse a dot, but calls of the group accept a dot as well.
     :raises TransportError: the configuration as a whole cannot be used.
     :raises TypeError, ValueError: as for :func:`~.connect.connect`.
     """
@@ -173,7 +174,7 @@ class Group:
         return self
 
     def observe(self, observer: ClientObserver) -> None:
-        """Tell *observer* of the calls of all clients; see :meth:`Client.observe`."""
+        """Have *observer* see the calls of all clients; see :meth:`Client.observe`."""
         for client in self._clients.values():
             client.observe(observer)
 
@@ -244,10 +245,10 @@ class Group:
                   input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> CallToolResult:
         """Call a tool by ``server__tool``, as it is listed, or by ``server.tool``.
 
-        Where a name can be read in two ways, since names of servers and tools have the separator in them, the tool
-        that is listed is called. The other parameters are those of ``Client.call_tool``.
+        A name can be read in two ways if names of servers or tools have the separator in them. Then the tool that a server
+        lists is called. The other parameters are those of ``Client.call_tool``.
 
-        :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
+        :raises MCPError: no server fits, or more than one does; and as for ``Client.call_tool``.
         """
         client, own_name = self._find(name, "tool", timeout=timeout, max_timeout=max_timeout, cancel=cancel)
         return client.call_tool(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
@@ -259,7 +260,7 @@ class Group:
                    on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> "Task":
         """Start a tool as a task, by its name as for :meth:`call_tool`; the parameters are those of ``Client.start_tool``.
 
-        :raises MCPError: no server fits, or more than one; else as ``Client.start_tool``.
+        :raises MCPError: no server fits, or more than one does; and as for ``Client.start_tool``.
         """
         client, own_name = self._find(name, "tool", timeout=timeout, cancel=cancel)
         return client.start_tool(own_name, arguments, ttl=ttl, timeout=timeout, cancel=cancel, on_progress=on_progress,
@@ -269,13 +270,13 @@ class Group:
              on_progress: Optional[OnProgress] = None) -> "Task":
         """Return the handle of a task by its id, as ``Client.task``.
 
-        :param server: that has it. The id is not shown to the others: where there is no authentication, it is the right to
-            the task.
+        :param server: the server that has the task. The id is not sent to the other servers: without authentication, whichever
+            client has the id can use the task.
         """
         return self[server].task(id, timeout=timeout, on_progress=on_progress)
 
     def list_tasks(self) -> Dict[str, List["Task"]]:
-        """Return the tasks that this user has, by server; those that offer no list are left out."""
+        """Return the tasks that this user has, by server; servers that offer no list are left out."""
         return {server: list(tasks) for server, tasks in self._all(lambda client: client.list_tasks()).items()}
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
@@ -287,7 +288,7 @@ class Group:
 
         The other parameters are those of ``Client.get_prompt``.
 
-        :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
+        :raises MCPError: no server fits, or more than one does; and as for ``Client.get_prompt``.
         """
         client, own_name = self._find(name, "prompt", timeout=timeout, max_timeout=max_timeout, cancel=cancel)
         return client.get_prompt(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
@@ -307,7 +308,7 @@ class Group:
         :param server: its name; needed if several servers list the same URI. The other parameters are those of
             ``Client.read_resource``.
         :raises ValueError: the template does not fit the arguments; nothing was sent.
-        :raises MCPError: no server fits, or more than one; else as ``Client.read_resource``.
+        :raises MCPError: no server fits, or more than one does; and as for ``Client.read_resource``.
         """
         if arguments is not None:
             uri = Template(uri).fill(arguments)
@@ -327,7 +328,10 @@ class Group:
         return f"{server}{self._separator}{name}"
 
     def _find(self, name: str, what: str, **limits: Any) -> Tuple[Client, str]:
-        """Return the client and the server's own name for ``server__name`` or ``server.name``; the limits hold for lists."""
+        """Return the client and the server's own name for ``server__name`` or ``server.name``.
+
+        :param limits: of the lists that are read if the name fits several servers.
+        """
         known = [*self._config.servers, *self._config.errors]
         meant: List[Tuple[str, str]] = []
         for separator in (self._separator, "."):
@@ -384,7 +388,7 @@ class Group:
 
     def _all(self, list_all: Callable[[Client], Sequence[T]], servers: Optional[Sequence[str]] = None
              ) -> Dict[str, Sequence[T]]:
-        """Return the lists of all open servers that have one, or of those of *servers*."""
+        """Return the lists of all open servers that have one; if *servers* are given, of these alone."""
         results, failures = self._each(list_all, {name: client for name, client in self._clients.items()
                                                   if client.state == "open" and (servers is None or name in servers)})
         for name, error in failures.items():
@@ -406,8 +410,8 @@ class Group:
             except Exception as error:
                 failures[name] = error
 
-        # The threads start here and end with their step, which has the client's timeouts; all are joined. The last
-        # client is served on this thread, so that a group of one needs no other.
+        # The threads start here and end with their step, which has the client's timeouts; all are joined. The step of the last
+        # client runs on this thread, so that a group of one client needs no other thread.
         *others, last = clients or [None]
         threads = [threading.Thread(target=run, args=[name], name=f"mcplite group {name}", daemon=True) for name in others]
         for thread in threads:

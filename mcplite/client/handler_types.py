@@ -33,7 +33,8 @@ class _ServerRequest:
 
     server: Implementation
     token: CancelToken
-    #: Sends a progress notification for this question; None where there is none, as from July 2026 on.
+    #: Sends a progress notification for this question; None if the server has not asked for progress, as always from July 2026
+    #: on.
     notify_progress: Optional[Callable[[Dict[str, Any]], object]] = None
 
     def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:

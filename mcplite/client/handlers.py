@@ -1,7 +1,7 @@
 """Handlers: the user's callbacks that answer a server's questions and take its notifications.
 
-A handler *is* the capability: what has a handler is declared. One set serves every revision; the sessions decide when and
-on which thread a handler runs.
+A client declares a capability if it has the handler for it. One set of handlers serves every revision; the sessions decide when
+and on which thread a handler runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..rpc.tracing import get_logger
 from ..types import codec
 from ..types.content import as_block
 
-# What answers a question is loaded with the first one.
+# The modules that are needed to answer a question are loaded with the first question.
 if TYPE_CHECKING:
     from ..rpc.cancel import CancelToken
     from .client_options import ClientSettings
@@ -40,7 +40,7 @@ __all__ = ["Handlers", "checked_roots"]
 
 _log = get_logger(__name__)
 _Notify = Optional[Callable[[Dict[str, Any]], object]]
-#: URL questions that the server may still report as completed; the oldest are forgotten first.
+#: How many URL questions are remembered that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
 #: Characters of the id of a URL question; a longer one is not remembered.
 _MAX_IDENTITY = 1024
@@ -63,8 +63,9 @@ class Handlers:
       fields, True (accepted), False (declined) or None (cancelled), or what the argument's methods ``accept({...})``,
       ``decline()`` and ``cancel()`` return. Missing fields get their defaults (ELIC-10); an answer that does not fit the
       form, or is none of these, is logged and refused (ELIC-14).
-    - ``url_elicitation_handler`` gets one with a ``url`` (and its ``host``) to show. ``asked.accept()``, or True, is the
-      user's consent to open it; the client itself never opens or fetches it (URLE-20, URLE-21).
+    - ``url_elicitation_handler`` gets an :class:`AskedElicitation` with a ``url`` (and its ``host``) to show.
+      ``asked.accept()``, or True, is the user's consent to open it; the client itself never opens or fetches it (URLE-20,
+      URLE-21).
     - ``sampling_handler`` gets an :class:`AskedSampling`; it returns a ``CreateMessageResult``, or text or
       content, with the model set to "unknown"; False or None refuses (SAMP-16).
     - ``roots`` are paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
@@ -89,7 +90,7 @@ class Handlers:
         self.server_info = types.Implementation(name="", version="")
 
     def capabilities(self) -> types.ClientCapabilities:
-        """Return the capabilities that the handlers stand for; the codec trims them to a revision."""
+        """Return the capabilities for which there are handlers; encoding leaves out members that a revision does not have."""
         given = self._settings
         elicitation: Dict[str, Any] = {mode: {} for mode, handler in (
             ("form", given.elicitation_handler), ("url", given.url_elicitation_handler)) if handler}
@@ -110,7 +111,8 @@ class Handlers:
         """Return the encoded answer to one question.
 
         :param token: cancelled when the server withdraws the question.
-        :param notify_progress: sends the params of a progress notification for this question; None if there is none.
+        :param notify_progress: sends the params of a progress notification for this question; None if the server has not asked
+            for progress.
         :raises RemoteError: the error for the server.
         """
         known = method in revision.server_requests or method in revision.input_requests
@@ -124,9 +126,9 @@ class Handlers:
         raise MethodNotFound(f"Method not found: {method[:200]}" + (self._advice(method.partition("/")[0]) if known else ""))
 
     def _advice(self, capability: str) -> str:
-        """Return how the program declares what a question needs, for its error; empty for a question that cannot be declared.
+        """Return, as the end of an error, the keyword that declares a capability; empty if no keyword does.
 
-        It is a warning, too, since a server may keep the error of its question for itself.
+        It is also logged as a warning, since a server may not pass the error on to its user.
         """
         keyword = CAPABILITY_KEYWORDS.get(capability)
         if keyword is None:
@@ -173,7 +175,7 @@ class Handlers:
 
     def _answer_url(self, request: AskedElicitation, handler: Elicitation, revision: Revision) -> Dict[str, Any]:
         _check_url(request)
-        # Before the user is asked: the page may be completed before the handler returns.
+        # Remember the id before the user is asked: the page may be completed before the handler returns.
         identity = request.elicitation_id
         if identity is not None:
             self.expect([{"elicitationId": identity}])
@@ -300,7 +302,7 @@ class Handlers:
             return self._run("elicitation", lambda: _elicited(handler(request)))  # type: ignore[no-any-return]
         except RemoteError as error:
             if isinstance(error.__cause__, Cancelled):
-                return types.ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
+                return types.ElicitResult("cancel")  # elicitation has an answer for a cancellation, so it is not an error
             raise
 
     def _checkable(self, schema: Mapping[str, Any]) -> Dict[str, Any]:
@@ -335,7 +337,7 @@ class Handlers:
 
 
 def _elicited(answer: Any) -> types.ElicitResult:
-    """Return the result that an elicitation handler returned: itself, a form's fields, or True, False or None.
+    """Return the result for what an elicitation handler returned: a result, a form's fields, True, False or None.
 
     :raises TypeError: it is none of these.
     """
@@ -352,7 +354,7 @@ def _elicited(answer: Any) -> types.ElicitResult:
 
 
 def _sampled(answer: Any) -> types.CreateMessageResult:
-    """Return the result that a sampling handler returned: itself, a message, content, or the JSON object of one of them.
+    """Return the result for what a sampling handler returned: a result, a message, content, or the JSON object of one of them.
 
     :raises ProtocolError, TypeError: it is none of these, or not valid.
     """
@@ -415,7 +417,7 @@ def checked_roots(roots: Any) -> List[types.Root]:
     """Return roots as objects.
 
     :param roots: paths, URIs, :class:`Root` objects or their JSON objects, in a list; or a whole ``ListRootsResult``.
-    :raises TypeError: they are no list, or one of them is none of these.
+    :raises TypeError: they are no list, or one of them is of another type.
     :raises ValueError: one is not a file.
     """
     if isinstance(roots, types.ListRootsResult):

@@ -22,31 +22,32 @@ __all__ = ["Listed", "OutputSchema"]
 
 T = TypeVar("T")
 _log = get_logger(__name__)
-#: As much as one list of several pages may have (``calls.py``), so that a list which is read with one call is remembered
-#: whole. The number counts besides the newest page, the bytes count with it.
+#: The bounds of a list of several pages in ``calls.py``, so that a list which one call reads is remembered whole. The number of
+#: tools is without those of the newest page, the number of bytes is with them.
 _MOST_TOOLS = 10_000
 _MOST_BYTES = 40 << 20
 
 
 class Listed(Generic[T]):
-    """One value for each listed tool that has one; the tools that were listed longest ago go first."""
+    """One value for each listed tool that has one; if there are too many, those that were listed longest ago are forgotten."""
 
     def __init__(self) -> None:
         #: Guards the fields below; held for dictionary work. Readers of :attr:`found` and :attr:`epoch` need none.
         self._lock = threading.Lock()
         #: The values by name, in the order in which they were listed; replaced as a whole.
         self.found: Dict[str, T] = {}
-        #: The bytes of each.
+        #: The bytes of memory of each name and its value.
         self._sizes: Dict[str, int] = {}
         #: The number of changes of the server's list so far; read before the tools are requested.
         self.epoch = 0
 
     def learn(self, page: Collection[str], found: Mapping[str, T], epoch: Optional[int] = None) -> None:
-        """Remember a page of tools, all of it, in place of what is known of them.
+        """Remember all values of a page of tools, in place of those that are known of these tools.
 
         :param page: the names of its tools.
         :param found: the values of those that have one.
-        :param epoch: the page is left out if the list has changed since; None for any.
+        :param epoch: :attr:`epoch` from before the request; if it has changed since, the page is ignored. None accepts the page
+            in any case.
         """
         sizes = {name: memory_size([name, value], _MOST_BYTES) for name, value in found.items()}
         listed, size = set(page), sum(sizes.values())
@@ -102,9 +103,9 @@ class OutputSchema:
             if self._validator and present:
                 problems = self._validator.problems(value)
         except (ImportError, RegistrationError) as error:
-            # The tool has run, so that its result counts (JSCH-04, JSCH-11): the schema is of another dialect, has a reference
-            # to nowhere, or is not allowed in a server's schema, such as a pattern that could run for hours. Or this is a
-            # vendored copy without the library that the validator asks where it is not certain.
+            # The tool has run, so its result is accepted without a check (JSCH-04, JSCH-11). The schema is of another dialect,
+            # has a reference to nowhere, or has something that a server's schema must not have, such as a pattern that could
+            # run for hours. Or this is a vendored copy without the library that the validator needs in doubtful cases.
             self._validator = False
             _log.warning("%s: results of the tool %.100r are not checked: %.500s", server, self._tool, error)
         if not self._validator:

@@ -8,8 +8,8 @@ A call may be repeated if it certainly was not begun, or if it may run twice::
           ├ list, read, prompt, completion, a tool that says so ───────────┤─> pause, the same call again
           └ anything else ───────────────────────────────────────────────> raised: it may have run
 
-The pause doubles with each attempt, with jitter; a server that asks for a longer one gets it. All attempts share the time
-limits of the call, and a pause that would exceed them is not begun.
+The pause doubles with each attempt, with jitter; if the server asks for a longer pause, that one is used. All attempts share
+the time limits of the call, and a pause that would exceed them is not begun.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from .output_schemas import Listed
 __all__ = ["SafeRetries"]
 
 _log = get_logger(__name__)
-#: Seconds before the second attempt, and the longest pause of ours; of each a random part between a half and the whole.
+#: Seconds before the second attempt, and at most before a later one, unless the server asks for more. The pause is a random
+#: part of them, between a half and the whole.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 #: Statuses of a server or of a gateway that cannot serve at present; at 429 it has refused to begin.
 _FOR_THE_MOMENT = frozenset({429, 502, 503, 504})
@@ -40,7 +41,7 @@ class SafeRetries:
 
     :param attempts: of one call at most.
     :param session_for: returns the session for the next attempt, which it may have to open.
-    :param list_tools: reads the list of tools, of which :meth:`learn` is told; takes the keywords of ``Client.list_tools``.
+    :param list_tools: reads the list of tools, and calls :meth:`learn` with it; takes the keywords of ``Client.list_tools``.
     """
 
     def __init__(self, attempts: int, session_for: Callable[[Waiting], Any], list_tools: Callable[..., Any]) -> None:

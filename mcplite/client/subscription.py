@@ -1,7 +1,7 @@
 """Subscription: yields events of changes at a server, in either era, and resumes after an interruption.
 
-The events, and the filter that selects them, are in the words of users and of the wire. :class:`Subscriptions` has all of one
-client, with those that its handlers need. :class:`Following` is a stream of what an extension announces.
+Events and filters exist in two forms: for users, and as on the wire. :class:`Subscriptions` has all subscriptions of one
+client, including those for its handlers. :class:`Following` is a stream of the notifications that an extension adds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..rpc.threads import Loop, start_thread
 from ..rpc.tracing import get_logger
 from .calls import Features
 from .handlers import Handlers
-from .sessions.base import ClientSession, ServerConnection, Subscriber
+from .sessions.base import ClientSession, ConnectionToServer, Subscriber
 
 __all__ = [
     "Event", "Filter", "Following", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "Subscription", "Subscriptions",
@@ -130,7 +130,7 @@ class Filter:
             raise ValueError("nothing to listen to: give tools=True, prompts=True, resource_list=True, resources=[uri, ...]")
 
     def event(self, method: str, params: Mapping[str, Any]) -> Optional[Event]:
-        """Return the event that a change notification tells; None if the filter does not include it."""
+        """Return the event for a change notification; None if the filter does not include it."""
         if method != RESOURCE_UPDATED:
             change = LIST_CHANGES.get(method)
             return None if change is None or change.filter not in self.wire else _BY_METHOD[method]()
@@ -145,7 +145,7 @@ class Filter:
         return [*events, *(ResourceUpdated(missed=True, uri=uri) for uri in self.uris)]
 
 
-#: Failed attempts in a row after which the subscription ends.
+#: Failed attempts in a row that do not end the subscription; the next one does.
 _ATTEMPTS = 8
 _LONGEST_PAUSE_SECONDS = 30.0
 #: Seconds that a stream must have lasted to start the count of failures again.
@@ -162,17 +162,17 @@ _MOST_CHARACTERS = 4 << 20
 class Subscription(Subscriber):
     """One subscription; iterate over it for the events, and close it, or leave its ``with`` block, to end it.
 
-    Waiting events are kept once each, so that two changes of one list give one event. When the stream breaks, it is
-    opened again, and each change that may have been missed gives an event with ``missed``. The iteration ends when
-    either side has closed the subscription for good.
+    Waiting events are kept once each, so that two changes of one list give one event. When the stream breaks, it is opened
+    again, and each change that may have been missed gives an event with ``missed``. The iteration ends after :meth:`close`. If
+    the subscription is lost for good, the iteration raises the error.
 
     :param connection: to the server; resuming may replace it.
     :param filter: the changes to include.
     :param callback: gets the events in place of the iteration, on the thread of notifications.
-    :param on_close: called with the subscription when it ends, but for the end of the whole connection.
+    :param on_close: called with the subscription when it ends, but not when the whole connection does.
     """
 
-    def __init__(self, connection: ServerConnection, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
+    def __init__(self, connection: ConnectionToServer, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
                  on_close: Callable[["Subscription"], object] = lambda subscription: None) -> None:
         self._connection = connection
         self.filter = filter
@@ -180,7 +180,7 @@ class Subscription(Subscriber):
         self._on_close = on_close
         #: Guards the fields below; held for dictionary work.
         self._lock = threading.RLock()
-        #: Of events, of the acknowledgement and of the end.
+        #: The threads that wait for an event, for the acknowledgement or for the end.
         self._changed = Sleepers()
         self._events: Dict[Event, None] = {}
         self._characters = 0
@@ -189,7 +189,7 @@ class Subscription(Subscriber):
         #: The filter that the server acknowledged, as on the wire; None before that (SUBS-08).
         self.honoured: Optional[Dict[str, Any]] = None
         self._token = CancelToken()
-        #: Whether it has a stream of its own; else its events come from the notifications for the whole client.
+        #: Whether it has a stream of its own; if not, its events come from the notifications for the whole client.
         self._streamed = False
         self._timer: Optional[threading.Timer] = None
 
@@ -262,7 +262,7 @@ class Subscription(Subscriber):
     def end(self, reason: str, error: Optional[Exception] = None) -> bool:
         """End the subscription; False if it has ended already.
 
-        :param error: for those who read it.
+        :param error: the error that reading the events raises; None for none.
         """
         with self._lock:
             if self._closed:
@@ -313,7 +313,7 @@ class Subscription(Subscriber):
                 session = current()
             except Exception as reason:
                 if self.honoured is not None and not isinstance(reason, MCPError):
-                    raise  # a fault of the system, which may pass
+                    raise  # a fault of the system, which may pass: the Loop calls _run() again
                 self._fail(reason)
                 return
             self._connection = session.connection
@@ -346,7 +346,8 @@ class Subscription(Subscriber):
             self._token = CancelToken()
             import random  # for subscriptions that are interrupted
 
-            # A server whose threads are few says when it has room again.
+            # A server that ends the stream because it has too few threads has said after how many seconds it may be asked
+            # again.
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
             self._pause(pause if again is None else again)
 
@@ -390,7 +391,7 @@ class Subscription(Subscriber):
         deadline = Deadline(timeout)
         while self._changed.wait_for(lambda: self._events or self._closed, deadline.remaining()):
             with self._lock:
-                if self._events:  # else another thread has taken it
+                if self._events:  # another thread may have taken the event
                     event = next(iter(self._events))
                     del self._events[event]
                     self._characters -= event.characters
@@ -422,7 +423,7 @@ def _is_final(error: Exception) -> bool:
 class Subscriptions:
     """The subscriptions of one client.
 
-    :param client: subscribes to resources in the era that has requests for it.
+    :param client: subscribes to resources by requests, in the handshake era.
     :param handlers: the user's callbacks.
     :param current: returns the open session, which may be another one after a restart.
     """
@@ -431,7 +432,7 @@ class Subscriptions:
         self._client = client
         self._handlers = handlers
         self._current = current
-        #: Guards the two fields below; held for list work only.
+        #: Guards ``_open``; held for list work only.
         self._lock = threading.Lock()
         self._open: List[Subscription] = []
         self._watched: Dict[str, Subscription] = {}
@@ -469,9 +470,9 @@ class Subscriptions:
                 _log.debug("unsubscribing from %.200r failed: %s", uri, error)
 
     def open_for_handlers(self, session: ClientSession, timeout: float) -> None:
-        """Subscribe to the changes that have handlers, in the era where the server does not send them otherwise.
+        """Subscribe to the changes that have handlers, if the server sends them only on streams that the client opens.
 
-        In a forked process, watch what was watched in the other one.
+        In a forked process, also watch the resources that the first process watched.
         """
         declared = {"tools": session.capabilities.tools, "prompts": session.capabilities.prompts,
                     "resource_list": session.capabilities.resources}
@@ -480,7 +481,7 @@ class Subscriptions:
                                   for name, wants in self._handlers.interests().items()}
         if session.change_streams and any(wanted.values()):
             try:
-                # No caller waits for this subscription, so opening a client must not take long for it.
+                # The caller opens the client and has not asked for this subscription, so it is not waited for long.
                 self.open(session, Filter(**wanted), self._call_handler, min(timeout, _HANDLERS_SECONDS))
             except MCPError as error:
                 _log.warning("%s does not announce changes: %s", session.name, error)
@@ -515,7 +516,7 @@ class Subscriptions:
     def let_go(self, error: Exception) -> None:
         """End all subscriptions in a forked process.
 
-        :param error: for those who read them.
+        :param error: the error that reading their events raises.
         """
         renew(self)
         for subscription in self._open:
@@ -536,7 +537,7 @@ class Following(Subscriber):
     The thread starts with :meth:`open`, blocks on the stream, and ends with :meth:`close` or with the stream.
 
     :param session: with the server, in a revision without a handshake.
-    :param filter: what to hear of.
+    :param filter: the members of the filter, with their values.
     :param take: called with the method and the params of each notification, on the client's thread of notifications.
     """
 
@@ -554,7 +555,7 @@ class Following(Subscriber):
     def open(self, seconds: float) -> None:
         """Open the stream, and return when the server has acknowledged it.
 
-        :raises NotSupported: the server does not tell of such changes.
+        :raises NotSupported: the server does not acknowledge each member of the filter.
         :raises MCPError: the server refuses the filter, or the connection is lost.
         :raises RequestTimeout: there is no acknowledgement in time.
         """

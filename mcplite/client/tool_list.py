@@ -1,11 +1,11 @@
 """Tools as attributes: ``client.tools.add(a=1, b=2)``, for notebooks, where names and arguments are completed."""
 
-import difflib
 import inspect
 import keyword
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..errors import MCPError
+from ..protocol.error_text import did_you_mean
 from ..protocol.schema.type_signature import arguments_of, result_of
 from ..types import CallToolResult, Tool
 
@@ -87,12 +87,12 @@ class Tools:
         if name not in found:
             found = self._functions(fresh=True)
         if name not in found:
-            near = difflib.get_close_matches(str(name), found, 1)
-            raise KeyError(f"the server has no tool {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise KeyError(f"the server has no tool {name!r}{did_you_mean(str(name), found)}")
         return found[name]
 
     def __getattr__(self, name: str) -> ToolFunction:
-        # Notebooks try many names with underscores on every object; such a tool is reached by tools["_name"].
+        # Notebooks try many names that begin with an underscore on every object, so a tool with such a name is reached only as
+        # tools["_name"].
         if name.startswith("_"):
             raise AttributeError(name)
         try:

@@ -423,7 +423,7 @@ class Relay:
             with self._calls.refuse_while_away():
                 self._send_request()
             block.callback(context.token.add_callback(self._cancel))
-            with context.session.peer.suspended():
+            with context.session.peer.without_slot():
                 log = self._pass_on()
         task = None if log is None else replay(context, log)
         if task is not None:

@@ -256,6 +256,7 @@ class SamplingHandler:
         return reply
 
     def _chosen(self, preferences: Optional[ModelPreferences]) -> str:
+        """Return the model of the first hint that is a part of a name (SAMP-18, SAMP-19); the first model if none is."""
         hints = [hint.name for hint in (preferences.hints if preferences is not None else None) or () if hint.name]
         return next((name for hint in hints for name in self._models if hint.lower() in name.lower()), self._models[0])
 

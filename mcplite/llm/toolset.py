@@ -5,7 +5,6 @@ answer that the model can read. :class:`Kit` is a toolset for the loop of a prog
 has a subclass, which knows the API's objects.
 """
 
-import difflib
 import json
 import threading
 from abc import ABC, abstractmethod
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 from ..client.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
-from ..protocol.error_text import abridged, one_line, well_formed
+from ..protocol.error_text import abridged, did_you_mean, one_line, well_formed
 from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
@@ -212,9 +211,8 @@ class Toolset(ABC):
     def _no_such_tool(self, name: str) -> Outcome:
         with self._lock:
             names = list(self._entries)
-        close = difflib.get_close_matches(name, names, 3)
-        there = f"Did you mean {' or '.join(close)}?" if close else f"There is: {', '.join(names[:_MOST_LISTED]) or 'none'}."
-        return Outcome([Part("text", f"There is no tool {one_line(name, 100)}. {there}")], True)
+        hint = did_you_mean(name, names, 3) or f". There is: {', '.join(names[:_MOST_LISTED]) or 'none'}."
+        return Outcome([Part("text", f"There is no tool {one_line(name, 100)}{hint}")], True)
 
 
 def _members(schema: Any) -> List[str]:

@@ -1,8 +1,8 @@
 """Our own HTTP connections to one origin: keep-alive, one write for a request, one thread for each exchange, TLS for ``https``.
 
-An :class:`~.origin_client.OriginClient` sends by them where nothing of ``requests`` is wanted: no session of the user's, no
-authentication that is made for it. A proxy gets requests for ``http`` with the whole URL, and a CONNECT for ``https``, inside
-of which TLS with the server begins.
+An :class:`~.origin_client.OriginClient` sends over them unless ``requests`` is needed, for example for a session of the user's
+or for authentication that is made for ``requests``. A proxy gets requests for ``http`` with the whole URL, and a CONNECT for
+``https``, inside of which TLS with the server begins.
 """
 
 import contextlib
@@ -38,7 +38,8 @@ _DOT_SEGMENT = re.compile(r"/\.\.?(?:[/?]|\Z)")
 _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
 #: How many seconds a server keeps an idle connection, in its header Keep-Alive.
 _KEPT = re.compile(r"(?:^|[,; ])timeout ?= ?([0-9]{1,9})(?![0-9])")
-#: A connection is not used again when this many seconds, or half of those seconds, are left: the request would cross the end.
+#: An idle connection is not used again for the last of those seconds: this many, or half of all if that is less. The server
+#: could close it before the request arrives.
 _LEFT_SECONDS = 1.0
 #: Seconds for the answer to a CONNECT: the proxy looks up the server's name and connects to it first.
 _TUNNEL_SECONDS = 30.0
@@ -71,9 +72,9 @@ def _close(sock: socket.socket) -> None:
 
 
 _PIECE_BYTES = 65_536
-#: Of the fields behind a chunked body, which are dropped.
+#: How many bytes the fields after a chunked body may have; they are dropped.
 _TRAILER_BYTES = 65_536
-#: Responses with a status of 1xx before the answer.
+#: How many responses with a status of 1xx may come before the answer.
 _INTERIM_RESPONSES = 20
 
 
@@ -95,7 +96,7 @@ def receive(sock: Any, exchange: Exchange) -> bytes:
 
 
 def send_whole(sock: Any, exchange: Exchange, data: bytes, body: bytes = b"") -> None:
-    """Send all of *data*, and a body behind it, which is not copied for it if it is large.
+    """Send all of *data*, and then a body; of a large body, only the beginning is copied.
 
     :raises Stopped, OSError: as for :func:`receive`.
     """
@@ -124,7 +125,7 @@ def read_head(sock: Any, exchange: Exchange, method: str, parse: Callable[[bytes
 
     :param sock: a socket, or TLS on one.
     :param method: of the request.
-    :param parse: parses its bytes, with the method.
+    :param parse: takes the bytes of a head and the method, and returns the head.
     :raises BadResponse: it is malformed, or the connection ended before it was whole.
     :raises Stopped, OSError: as for :func:`receive`.
     """
@@ -155,7 +156,8 @@ class _Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        #: The seconds for which it may be used again, as the server said last, and when they are over; None if it has not said.
+        #: For how many seconds after a response it may be used again, from the last header Keep-Alive of the server, and when
+        #: they are over; None without that header.
         self.kept: Optional[float] = None
         self.until: Optional[float] = None
         #: Called with 0; true if something can be read, or the connection has ended: an idle one is of no use then.
@@ -177,7 +179,7 @@ class _Connection:
 
     def is_idle(self) -> bool:
         """Whether a request can be sent: the server has not closed it, is not about to, and has sent nothing unasked."""
-        if self.until is not None and monotonic() > self.until or self.sock.fileno() < 0:  # a forked process has released it
+        if self.until is not None and monotonic() > self.until or self.sock.fileno() < 0:  # released in a forked process
             return False
         try:
             return not self.has_input(0)
@@ -191,7 +193,7 @@ class DirectSender:
     :param url: a plain one (:func:`is_plain`), or one that is :func:`written_by_requests`.
     :param headers: of all requests.
     :param guard: checks the addresses of new connections that go through no proxy.
-    :param tls: begins it on the connections for ``https``, which need it; None for ``http``.
+    :param tls: begins TLS on the connections; None for ``http``.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard], tls: Optional[TLS] = None,
@@ -209,7 +211,8 @@ class DirectSender:
         named = host if self._port == DEFAULT_PORTS[self._scheme] else f"{host}:{self._port}"
         #: Host and port, as a proxy is asked for them.
         self._authority = f"{host}:{self._port}"
-        #: The text before the path in a request line: scheme and host, where the request passes a proxy without TLS.
+        #: The text before the path in a request line: scheme and host if the request goes through a proxy without TLS;
+        #: otherwise empty.
         self._base = f"http://{named}" if proxy is not None and tls is None else ""
         self._target = self._target_of(url)
         #: The lines of all requests, by name in lower case.
@@ -221,7 +224,7 @@ class DirectSender:
         #: so that no lock is needed.
         self._written: Tuple[Any, str] = (None, "")
         self._parse_head = ResponseHeads().parse
-        #: Appended and popped, which the interpreter does in one step, so that no lock is needed.
+        #: The idle connections. The interpreter appends and pops each in one step, so that no lock is needed.
         self._idle: List[_Connection] = []
         self._closed = False
 
@@ -250,7 +253,7 @@ class DirectSender:
             reply = DirectReply(self, connection, head, rest, exchange, url)
         finally:
             if reply is None:
-                _close(sock)  # it stays attached: the exchange says how far it came
+                _close(sock)  # it stays attached, so the exchange knows that the request may have been sent
         if reply.status == 407 and self._proxy is not None and self._base:
             reply.close()  # the request has not reached the server
             raise ConnectionError(self._proxy.refusal())
@@ -258,7 +261,7 @@ class DirectSender:
         return reply
 
     def _head(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
-        """Return the head of a request; it is written once for a row of requests that differ in their content only."""
+        """Return the head of a request; it is written once for requests in a row that differ only in their content."""
         sized = body is not None or method not in _WITHOUT_CONTENT
         request = method, target, headers, sized
         before, fields = self._written
@@ -282,11 +285,11 @@ class DirectSender:
             raise ValueError("the URL is of another origin")
         path = parts.path or "/"
         if path.startswith("//"):
-            path = "/" + path.lstrip("/")  # it is no authority
+            path = "/" + path.lstrip("/")  # after two slashes, a server could read a host
         target = path + (f"?{parts.query}" if parts.query else "")
         if _PLAIN_TARGET.fullmatch(target):
             return self._base + target
-        # As urllib3 writes it: what is escaped stays so if all of it is.
+        # As urllib3 does it: if each % begins an escape, the escapes stay as they are. If not, each % is escaped.
         escaped = _PERCENT.sub(lambda found: found.group().upper(), target)
         whole = len(_PERCENT.findall(target)) == target.count("%")
         return self._base + quote(escaped, safe=_SAFE + "%" if whole else _SAFE)
@@ -310,7 +313,7 @@ class DirectSender:
             raise ConnectionError("the client was closed")
         if self._proxy is not None:
             return self._connect_to(self._proxy.host, self._proxy.port, exchange, seconds)
-        # The address that was checked is the one that is connected to: the name may lead elsewhere the next time (AUTH-36).
+        # Connect to an address that the guard has checked: another look-up of the name may give another address (AUTH-36).
         names: Sequence[str] = [self._host] if self._guard is None else self._guard(self._host, self._port)
         for name in names[:-1]:
             with contextlib.suppress(OSError):
@@ -319,7 +322,7 @@ class DirectSender:
         return self._connect_to(names[-1], self._port, exchange, seconds)
 
     def _connect_to(self, name: str, port: int, exchange: Exchange, seconds: float) -> _Connection:
-        # As bytes: from text the system's name is made by a codec that costs more than a request.
+        # As bytes: a host given as text is encoded by a codec that takes longer than a request.
         host: Any = name.replace("%25", "%").encode("ascii" if name.isascii() else "idna")
         try:
             sock = socket.create_connection((host, port), seconds)
@@ -381,7 +384,7 @@ class DirectSender:
             self._idle.append(connection)
             if not self._closed:
                 return
-            self.close()  # which another thread began before the connection was there
+            self.close()  # another thread has begun to close, and may have missed this connection
             return
         _close(connection.sock)
 
@@ -409,7 +412,7 @@ class DirectReply(Reply):
             self._decoder = ChunkedDecoder(None, _TRAILER_BYTES)
         self._missing = head.length
         self._ended = head.length == 0
-        #: Whether the connection can serve another request behind the body.
+        #: Whether the connection can serve another request after the body.
         self._keep_alive = head.keep_alive
         if head.status == 101 and head.length is None and not head.chunked:
             self._keep_alive, self._missing, self._ended = False, 0, True  # what follows is of the other protocol
@@ -418,7 +421,7 @@ class DirectReply(Reply):
         data = self._rest
         if not data or len(data) != self._missing or len(data) > limit:
             return super().read(limit)
-        # All of it came with the head, and nothing more.
+        # The whole body came with the head, and nothing after it.
         self.check_plain()
         self._rest, self._missing, self._ended = b"", 0, True
         self._end()

@@ -23,7 +23,7 @@ class Stopped(Exception):
 def shut_down(sock: socket.socket) -> None:
     """End a connection, from any thread: a blocked read returns, and the server sees the end although a fork has a copy."""
     with contextlib.suppress(OSError):  # the server has closed it, or it is closed already
-        # Past TLS, which would drop its state under a reading thread.
+        # The method of the plain socket: that of TLS would drop the TLS state while another thread reads.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -37,10 +37,10 @@ class Exchange:
     :param next_timeout: returns the seconds that the next read or write may block, after which it is called again; raises
         :class:`Stopped` when the caller no longer waits.
     :param remaining: returns the seconds until all of it has to be over; None when there is no such bound.
-    :param clock: measures the deadline, if it is one that can be paused.
+    :param clock: measures the deadline, if it can be paused; None if it cannot.
     """
 
-    #: Whether a user may be asked to log in on its behalf.
+    #: Whether a user may be asked to log in for this request.
     may_log_in = True
     #: Whether :meth:`interrupt` was called, after which the socket is not usable.
     interrupted = False
@@ -48,8 +48,7 @@ class Exchange:
     reused = False
     #: Whether a response has begun.
     answered = False
-    #: Whether :attr:`address` is wanted: the peer's address, None until there is a connection, and where the socket is not of
-    #: the internet.
+    #: Whether :attr:`address` is recorded: the peer's address, None until there is a connection.
     records_address = False
     address: Optional[str] = None
     #: Whether the request may have reached the server although its socket is not known here.
@@ -63,7 +62,7 @@ class Exchange:
         self._clock = clock
         #: Returns the seconds until the deadline; None without one.
         self.remaining = remaining
-        #: Guards ``_sock``: an interrupt must not strike a connection that serves another exchange by now.
+        #: Guards ``_sock``: an interrupt must not end a connection that already serves another exchange.
         self._lock = threading.Lock()
 
     def next_timeout(self) -> float:
@@ -92,7 +91,7 @@ class Exchange:
         return self._sock is None and not self.may_have_been_sent
 
     def failure(self, url: str, reason: str) -> str:
-        """Return what has happened to a request that has failed with an error of the system, for the caller.
+        """Return the text of the error for a request that has failed with an error of the system.
 
         :param url: of the request, as it may be shown.
         :param reason: what the system said.
@@ -113,7 +112,7 @@ class Exchange:
             self._sock = sock
 
     def detach(self) -> None:
-        """Note that the exchange is done with its socket, which another one may use."""
+        """Note that the exchange no longer uses its socket, which another exchange may use."""
         with self._lock:
             self._sock = None
 
@@ -132,25 +131,25 @@ class Exchange:
                 shut_down(self._sock)
 
 
-#: How much of an error's body is read and shown.
+#: How many bytes of an error's body are read and shown.
 _EXCERPT = 2000
 
 
 class Reply:
-    """One response; its body is not read yet. A subclass reads it as the way that sent the request does.
+    """One response; its body is not read yet. There is a subclass for each kind of sender, which reads the body.
 
     :param headers: by name in lower case.
     :param kind: the media type, without parameters and in lower case.
     """
 
-    # What most responses do not have is in the class only.
+    # Fields that most responses do not set have their values in the class only.
     #: The token that the request was sent with, if a :class:`TokenSource` gave one.
     token: Optional[str] = None
     #: The session of the server that the request named; empty for none.
     session = ""
-    #: The address that it came from; None when there is a proxy in between.
+    #: The address that it came from; None if it was not recorded, or if there is a proxy in between.
     address: Optional[str] = None
-    #: Bytes of the body that have not come yet; None where only its end will tell.
+    #: Bytes of the body that have not come yet; None if only its end will show its length.
     _missing: Optional[int] = None
     _over = False
 
@@ -188,9 +187,9 @@ class Reply:
         data: Optional[bytes] = None
         try:
             data = self._receive()
-        except (Stopped, AuthError):  # of the exchange
+        except (Stopped, AuthError):  # raised by the exchange, and meant for the caller
             raise
-        except Exception as error:  # of the parser, of the socket, of TLS: in each case the body has no end
+        except Exception as error:  # raised by the parser, the socket or TLS: the body did not come whole
             if self._exchange.interrupted:
                 raise Stopped from error
             raise self._broken((str(error) or type(error).__name__)[:300]) from error
@@ -226,7 +225,7 @@ class Reply:
         self.check_plain()
         data = self.read1()
         size = len(data)
-        whole: Optional[io.BytesIO] = None  # of more than one piece; it returns its bytes without another copy
+        whole: Optional[io.BytesIO] = None  # for a body of several pieces: getvalue() does not copy them again
         while True:
             if size > limit:
                 self.close()
@@ -266,5 +265,5 @@ class Reply:
         """End the response; its connection is closed if the body was not read to its end. Idempotent."""
         if not self._over:
             self._over = True
-            self._exchange.detach()  # an interrupt must not strike a socket that is closed
+            self._exchange.detach()  # an interrupt must not end a socket that is closed
             self._abort()

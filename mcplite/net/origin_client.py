@@ -1,13 +1,13 @@
 """An HTTP client for one origin, whose deadlines hold for the whole exchange and whose reads another thread can end.
 
-:func:`create_sender` chooses once how its requests travel: over our own connections, which cost a fraction and for ``http`` do
-not even import ``requests``; or by a session of ``requests`` on a thread, which has what they do not: a session of the user's
-is used whole, and so is ``requests`` for authentication that is made for it, for other proxies than those over HTTP, and where
-a library has replaced parts of it, since that library is to see each request.
+:func:`create_sender` chooses once how the requests of a client travel. Our own connections take a fraction of the time, and for
+``http`` do not even import ``requests``. A session of ``requests`` on a thread is used in four cases: the user gives a session,
+the authentication is made for ``requests``, the proxy is not reached over plain HTTP, or a library has replaced parts of
+``requests`` and is to see each request.
 
-A timeout of ``requests`` bounds each single read, so that a server which drips bytes is waited for without end, and a blocked
-read cannot be ended from another thread. Here each read and each write asks its :class:`Exchange` first how long it may block
-(TIME-01). The client's channels and its OAuth requests are built on it.
+A timeout of ``requests`` bounds each single read. So a server that sends single bytes slowly could keep the caller without end,
+and another thread could not end a blocked read. Here each read and each write asks its :class:`Exchange` first how long it may
+block (TIME-01). The client's channels and its OAuth requests are built on it.
 """
 
 import os
@@ -82,7 +82,7 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
         verify, cert = merged["verify"], merged["cert"]
         through = proxy_for(url, merged)
         proxy = None if through is None else http_proxy(through)
-        # One that is reached by SOCKS or TLS is left to requests; behind a proxy a guard checks no addresses.
+        # A proxy that is reached by SOCKS or TLS is left to requests. If there is a proxy, a guard checks no addresses.
         ours = (proxy is None) is (through is None)
     if ours:
         return DirectSender(url, _defaults(headers), guard, TLS(verify, cert) if secure else None, proxy)
@@ -95,7 +95,7 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
 
 
 def _defaults(headers: Mapping[str, str]) -> Dict[str, str]:
-    """Return the headers with those that each request has, as through ``requests``."""
+    """Return the headers, with defaults for those that ``requests`` adds to each request."""
     given = {name.lower() for name in headers}
     defaults = {"Accept": "*/*", "Connection": "keep-alive"}
     return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **headers}
@@ -103,7 +103,7 @@ def _defaults(headers: Mapping[str, str]) -> Dict[str, str]:
 
 def _environment_has_proxies() -> bool:
     """Return whether the environment names a proxy for any URL; ``requests`` then says for which."""
-    if sys.platform == "darwin" or os.name == "nt":  # whose settings may name one as well
+    if sys.platform == "darwin" or os.name == "nt":  # the settings of these systems may name a proxy as well
         from urllib.request import getproxies
 
         return bool(getproxies())
@@ -113,7 +113,7 @@ def _environment_has_proxies() -> bool:
 def requests_is_patched() -> bool:
     """Return whether a library has replaced parts of ``requests`` for the whole process, as tests and tracing do.
 
-    Nothing is imported for it: what is not loaded, was not replaced.
+    Nothing is imported for it: no library can have replaced parts of a module that is not loaded.
     """
     package = sys.modules.get("requests")
     if package is None:
@@ -136,9 +136,9 @@ def _is_own(method: Any, module: Any) -> bool:
 
 
 _MOST_REDIRECTS = 5
-#: For each of the addresses that a name has.
+#: Seconds to connect to each address of a name.
 _CONNECT_SECONDS = 10.0
-#: Seconds by which the wait for a connection may end before the deadline that it was cut to, as clocks and timers differ.
+#: Seconds by which an attempt to connect may end before the deadline that bounds it, as clocks and timers differ.
 _LATE_SECONDS = 0.02
 
 
@@ -164,7 +164,7 @@ class OriginClient:
         if auth is None and isinstance(in_session, TokenProvider):
             settings = replace(settings, auth=in_session)
             auth = in_session
-        #: Returns the value of ``Authorization`` for each request, where it is a token or a password.
+        #: Returns the value of ``Authorization`` for each request; None unless ``auth`` is a token, or a name and a password.
         self._credentials: Optional[Callable[[], str]] = None
         foreign = None if isinstance(auth, TokenProvider) else self._take_credentials(auth)
         self._sender: Sender = create_sender(
@@ -182,7 +182,7 @@ class OriginClient:
         self.url = self._sender.url
 
     def _take_credentials(self, auth: Any) -> Any:
-        """Keep what becomes one header; return what is made for ``requests``, None for nothing.
+        """Keep credentials that become one header; return those that only ``requests`` can use, or None.
 
         :raises TypeError: it is of no kind that can be used.
         """
@@ -213,12 +213,12 @@ class OriginClient:
             obtained.
         :raises Stopped: the caller no longer waits.
         """
-        recover = None if self._tokens is None else self._tokens.new_recovery()
+        recovery = None if self._tokens is None else self._tokens.new_recovery()
         while True:
             reply = self.send(exchange, method, url, headers, body, connect_seconds)
             if reply.status not in (401, 403):
                 return reply
-            if recover is None or not recover(reply, headers, exchange):
+            if recovery is None or not recovery.recover(reply, headers, exchange):
                 break
         refusal = _refusal(reply, shown(self.url), self._authenticates)
         if refusal is not None:
@@ -279,12 +279,12 @@ class OriginClient:
             headers = {**headers, **token_headers}
         elif self._credentials is not None:
             headers = {**headers, "Authorization": self._credentials()}
-        # The exchange bounds reads and writes; connecting is the one step that it cannot.
+        # The exchange bounds reads and writes, but not the attempt to connect, which has a limit of its own.
         remaining = _check_time(exchange)
         connect = connect_seconds or (_CONNECT_SECONDS if remaining is None else min(remaining, _CONNECT_SECONDS))
         try:
             reply = self._sender.send(exchange, method, url, headers, body, connect)
-        except (BadResponse, OSError, ValueError) as error:  # those of requests are OSErrors
+        except (BadResponse, OSError, ValueError) as error:  # the errors of requests are OSErrors
             if exchange.interrupted:
                 raise Stopped from error
             _check_time(exchange, _LATE_SECONDS)
@@ -322,8 +322,8 @@ class OriginClient:
 def _check_time(exchange: Exchange, late: float = 0.0) -> Optional[float]:
     """Return the seconds until the deadline of an exchange; None without one.
 
-    :param late: seconds that are no time any more: they are waited for first.
-    :raises Stopped: the deadline has passed; or the error that the exchange has for it.
+    :param late: if no more seconds than these are left, they are waited for, and count as over.
+    :raises Stopped: the deadline has passed. The ``next_timeout`` of the exchange may raise another error for it.
     """
     remaining = exchange.remaining()
     if remaining is None or remaining > late:

@@ -1,12 +1,12 @@
 """How HTTP requests travel: headers, trust, proxies, credentials and TLS; and the seam of tokens.
 
-``connect()`` makes :class:`HTTPSettings` once; the channels, the clients of origins and the token sources hand them down
-whole. :class:`TLS` sets up our own connections as ``requests`` and ``urllib3`` do it: the same certificates, versions and
+``connect()`` makes :class:`HTTPSettings` once; the channels, the clients of origins and the token sources pass them on as one
+value. :class:`TLS` sets up our own connections as ``requests`` and ``urllib3`` do it: the same certificates, versions and
 ciphers. Both libraries are imported with the first connection of ``https``.
 
 An :class:`~.origin_client.OriginClient` gets tokens from a :class:`TokenSource`, which also deals with refusals.
-``mcplite.auth.login`` implements it: ``OAuth`` and its like are the :class:`TokenProvider`, and ``ServerTokens`` in
-``grant_base`` is the source. :class:`Bearer` is the source of a token that the caller has obtained.
+``mcplite.auth.login`` implements it: ``OAuth`` and similar classes are each a :class:`TokenProvider`, and ``ServerTokens`` in
+``grant_base`` is the source. :class:`Bearer` is for a token that the caller has obtained; it is no TokenSource.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import requests
 
 __all__ = [
-    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "TLS", "TokenProvider", "TokenSource", "Verify",
+    "Bearer", "Cert", "Guard", "HTTPSettings", "Proxy", "Recovery", "TLS", "TokenProvider", "TokenSource", "Verify",
     "basic", "http_proxy", "merged_settings", "proxy_for",
 ]
 
@@ -37,8 +37,8 @@ __all__ = [
 Verify = Union[None, bool, str, "os.PathLike[str]"]
 #: A certificate of the client's own, as ``requests`` takes it: one file, or certificate and key.
 Cert = Union[None, str, Tuple[str, str]]
-#: Called with the host and the port of each new connection. It returns the addresses to connect to, tried in order, or
-#: raises OSError. Certificates are held against the host all the same.
+#: Called with the host and the port of each new connection. It returns the addresses to connect to, tried in order, or raises
+#: OSError. Certificates are still checked against the host.
 Guard = Callable[[str, int], Sequence[str]]
 
 
@@ -48,7 +48,7 @@ class HTTPSettings:
 
     #: Sent with every request; their values may be secrets.
     headers: Optional[Mapping[str, str]] = field(default=None, repr=False)
-    #: Sends each request, over connections of its own; it stays the caller's to close.
+    #: Sends each request, over connections of its own; the caller closes it.
     session: "Optional[requests.Session]" = None
     #: False, or a file or folder of certificates; None for what the environment says.
     verify: Verify = None
@@ -71,7 +71,7 @@ class HTTPSettings:
 class TLS:
     """Which certificates are trusted, and which one is shown.
 
-    :param verify: merged with what the environment says; false values trust each server.
+    :param verify: the setting, merged with that of the environment; a false value trusts each server.
     """
 
     verify: Verify
@@ -81,7 +81,7 @@ class TLS:
         """Begin TLS on a new connection, within the timeout of its socket, and return the socket to use from then on.
 
         :param host: what the certificate must be for.
-        :raises OSError: a certificate is refused, of either side, or its file cannot be read.
+        :raises OSError: the certificate of either side is refused, or a file of certificates cannot be read.
         """
         context = self._create_context()
         if not self.verify:
@@ -91,7 +91,7 @@ class TLS:
         return context.wrap_socket(sock, server_hostname=host)
 
     def _create_context(self) -> "ssl.SSLContext":
-        # A new one for each connection, as in urllib3, so that it has files that were renewed meanwhile.
+        # A new context for each connection, as in urllib3, so that it reads files that were renewed meanwhile.
         import ssl
 
         from requests.adapters import HTTPAdapter
@@ -114,7 +114,7 @@ class TLS:
 
 
 def _refuse_to_ask() -> str:
-    # OpenSSL would ask on the terminal for it.
+    # Without this function, OpenSSL would ask for the password of the key on the terminal.
     raise OSError("Client private key is encrypted, password is required")
 
 
@@ -127,7 +127,7 @@ def merged_settings(url: str, settings: HTTPSettings, stays_here: bool, session:
     merged: Dict[str, Any] = dict(session.merge_environment_settings(
         url, dict(proxies), True, settings.verify, settings.cert))  # type: ignore[arg-type]
     if stays_here and is_loopback(urlsplit(url).hostname or ""):
-        merged["proxies"] = {**session.proxies, **proxies}  # AUTH-35, AUTH-39: it needs no TLS as long as it stays here
+        merged["proxies"] = {**session.proxies, **proxies}  # AUTH-35, AUTH-39: on this machine a request needs no TLS
     return merged
 
 
@@ -164,7 +164,7 @@ class Proxy:
             raise ValueError(f"write the proxy as 'http://host:port', not {shown(url)[:200]!r} (proxies=, or HTTP_PROXY,"
                              " HTTPS_PROXY and ALL_PROXY of the environment)")
         self.host, self.port = parts.hostname, port
-        #: As errors show it.
+        #: How errors name it.
         self.name = f"http://{parts.netloc.rpartition('@')[2]}"
         #: The field that identifies us to it, as a line; empty without a user name.
         self.authorization = ""
@@ -187,10 +187,6 @@ def http_proxy(url: str) -> Optional[Proxy]:
     if found and scheme.lower() != "http":
         return None
     return Proxy(url if found else f"http://{url}")
-
-
-#: See :meth:`TokenSource.new_recovery`.
-Recover = Callable[[Reply, Mapping[str, str], Exchange], bool]
 
 
 class TokenProvider:
@@ -226,11 +222,20 @@ class TokenSource:
         """
         raise NotImplementedError
 
-    def new_recovery(self) -> Recover:
-        """Return what deals with the refusals (401 or 403) of one new request: it remembers what was tried.
+    def new_recovery(self) -> "Recovery":
+        """Return the object that deals with the refusals of one new request."""
+        raise NotImplementedError
 
-        It takes a refusal and the headers of the request, and returns whether the request is to be sent again. It raises
-        AuthError if the server asks for what cannot be obtained, and Stopped if the caller no longer waits.
+
+class Recovery:
+    """Deals with the refusals (401 or 403) of one request, and remembers what was tried."""
+
+    def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
+        """Obtain the token or the scopes that a refusal asks for; return whether the request is to be sent again.
+
+        :param headers: of the request.
+        :raises AuthError: the server asks for a token or scopes that cannot be obtained.
+        :raises Stopped: the caller no longer waits.
         """
         raise NotImplementedError
 

@@ -9,7 +9,6 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..revisions import Revision
-from ..types import ModelPreferences
 from .error_text import quoted
 
 #: Characters that the URL of a URL question may have.
@@ -291,17 +290,3 @@ def check_messages(messages: Sequence[Any]) -> Optional[str]:
     if waiting:
         return f"the tool uses {', '.join(waiting)} have no results"
     return None
-
-
-def pick_model(preferences: Optional[ModelPreferences], models: Sequence[str]) -> Optional[str]:
-    """Return the first of the host's *models* that a hint names (SAMP-18, SAMP-19).
-
-    Hints are tried in order and match as parts of a name, without regard to case. Without a match the first model is
-    returned: the host weighs the priorities. None if there are no models.
-    """
-    for hint in (preferences.hints or []) if preferences is not None else []:
-        wanted = (hint.name or "").lower()
-        for model in models:
-            if wanted and wanted in model.lower():
-                return model
-    return models[0] if models else None

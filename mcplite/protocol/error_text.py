@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 #: What an installation brings along, by the modules that are imported.
 _NEEDED = {"requests": "requests", "urllib3": "requests", "jsonschema": "jsonschema", "referencing": "jsonschema"}
@@ -21,6 +21,17 @@ def quoted(value: Any, most: int = 80) -> str:
     """Return a value as errors quote it: its ``repr``, of at most *most* characters."""
     text = repr(value[:most] if type(value) is str else value)
     return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Return the end of an error about an unknown name, such as "; did you mean 'forecast'?"; empty if no known one is near.
+
+    :param most: how many of the known ones it may list.
+    """
+    import difflib  # only for errors
+
+    near = difflib.get_close_matches(name[:200], list(known), most)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def missing_library(error: ImportError) -> Optional[ImportError]:

@@ -153,9 +153,8 @@ class Stamped(Encoded):
         self._fixed = fixed
 
     @property
-    def text(self) -> str:
-        own = encode_params(self.value)[:-1]
-        return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
+    def unclosed(self) -> Tuple[str, str]:
+        return encode_params(self.value), f'{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 
 
 def members(revision: Revision, capabilities: ClientCapabilities, info: Optional[Implementation],

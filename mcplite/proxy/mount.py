@@ -170,7 +170,7 @@ class Mounted(Provider):
 
     def use_tasks(self) -> None:
         """Have tasks on the parent server, as the mounted server has."""
-        load("task='optional'")(self.parent)
+        load("task='optional'")(self.parent)  # tasks.server_tasks.enable_tasks
 
     def as_task(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         """Make a call a task of the parent server that runs it, and return the result that says so; None if it becomes none.

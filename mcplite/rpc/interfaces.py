@@ -52,9 +52,9 @@ class Channel:
     name = "the peer"
     #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for all callers.
     interruptible = False
-    #: Whether a message may have a value beside it (see :meth:`write_beside`), and giving up a call closes what
-    #: carries it, so that no cancel notice is needed.
-    carries_beside = False
+    #: Whether each message travels by an HTTP request of its own: a value may go beside it, as headers (see
+    #: :meth:`write_beside`), and giving up a call closes that request, so that no cancel notice is needed. False over HTTP+SSE.
+    carries_headers = False
     #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
     #: Whether its input is the stdout of a program, which may print there what is no message.
@@ -127,7 +127,7 @@ class Channel:
         """
 
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
-        """Write a message with a value beside it, if the channel :attr:`carries_beside`.
+        """Write a message with a value beside it, if the channel :attr:`carries_headers`.
 
         :param beside: a value that only the session, which gives it, and the channel understand.
         """
@@ -184,7 +184,7 @@ class Channel:
         return _UNKNOWN
 
     def accompany(self, values: Callable[[], Any]) -> None:
-        """Have what *values* returns go beside each message, if the channel :attr:`carries_beside`.
+        """Have what *values* returns go beside each message, if the channel :attr:`carries_headers`.
 
         :param values: called for each message, on the thread that sends it.
         """
@@ -247,7 +247,7 @@ class Delivery:
     """How a request of this side travels, and how the peer learns that it was given up.
 
     :param outlet: of the incoming request that this one belongs to; None is the channel (HTTP-12).
-    :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
+    :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_headers`.
     :param cancel_notice: whether the peer is sent a cancel notice.
     :param lasting: whether the response comes at the end of something that goes on for long, such as a subscription, so that
         its caller does not read for the others meanwhile.
@@ -270,7 +270,10 @@ DIRECT = Delivery()
 
 
 class MessageSink:
-    """The part of a peer that an incoming request uses: sending its notifications and its response."""
+    """The part of a peer that an incoming request uses: sending its notifications and its response.
+
+    ``Peer`` implements it; a request that has become a task has a stand-in without a connection.
+    """
 
     #: Bytes that a message may have which is sent.
     most_bytes = sys.maxsize
@@ -307,7 +310,11 @@ def too_long(what: str, size: int, limit: int) -> TransportError:
 
 
 class Reading:
-    """How one connection gets the messages of the other side: a strategy, of which each channel has one."""
+    """How one connection gets the messages of the other side: a strategy, of which each channel has one.
+
+    ``CallerReading`` is that of a client's pipe, ``LeaderFollowerReading`` that of a server's, both in :mod:`.reading`.
+    ``PushedReading`` is that of a server over HTTP, and ``HTTPReading`` that of a client (``client.http.http_channel``).
+    """
 
     #: The threads that have handed over the reading, and still process a message which may become a request in progress.
     behind: Collection[int] = ()
@@ -318,10 +325,13 @@ class Reading:
         self._channel = channel
 
     def start(self) -> None:
-        """Start to read."""
+        """Start to read: a daemon of ``CallerReading``, the first leader of ``LeaderFollowerReading``; over HTTP nothing."""
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        """Send the request that *pending* stands for; see :meth:`Channel.write`."""
+        """Send the request that *pending* stands for; see :meth:`Channel.write`.
+
+        ``HTTPReading`` also takes the head of the response, and an answer in JSON.
+        """
         self._channel.write(data, timeout)
 
     def wait(self, pending: Pending) -> None:
@@ -334,7 +344,7 @@ class Reading:
 
     def suspended(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response; see
-        :meth:`Peer.suspended`.
+        :meth:`Peer.without_slot`.
         """
         return contextlib.nullcontext()
 

@@ -78,8 +78,9 @@ class Peer(MessageSink):
     :param channel: carries the bytes; the peer closes it.
     :param handler: gives messages their meaning.
     :param workers: runs handlers; its slots bound how many.
-    :param serving: True for a server's side, where the reading thread runs handlers under a watchdog; False for a
-        client's, where callers read their own responses.
+    :param serving: True for a server's side, where the thread that reads or hands in a message may run its handler: on a
+        pipe the reading thread, under a watchdog, over HTTP the thread of the request. False for a client's, where callers
+        read their own responses, and workers run handlers.
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
@@ -142,6 +143,8 @@ class Peer(MessageSink):
 
     def start(self) -> None:
         """Start to read."""
+        # LeaderFollowerReading on a server's pipe, CallerReading on a client's; over HTTP nothing is started (PushedReading
+        # on a server, HTTPReading on a client).
         self._reading.start()
 
     @property
@@ -401,7 +404,7 @@ class Peer(MessageSink):
         if self._workers.discard(incoming):
             incoming.execute()
 
-    def suspended(self) -> ContextManager[None]:
+    def without_slot(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response.
 
         Meanwhile the thread does not lead the reading and holds no slot among the workers.
@@ -451,8 +454,8 @@ class Peer(MessageSink):
         :param message: the same, parsed; by default it is parsed here.
         :param outlet: where its responses go; None is the channel.
         :param inline: whether a handler may run on this thread, if this is a server's side.
-        :param facts: what the transport knows of it beside the message, for the handler; compared by identity if this peer
-            is shared.
+        :param facts: what the transport knows of it beside the message, for the handler: a ``RequestFacts`` in a session over
+            HTTP, a ``SessionlessClient`` without one, None on a pipe. It is compared by identity if this peer is shared.
         """
         if self._trace is not None:
             self._trace("<-", data)
@@ -471,8 +474,10 @@ class Peer(MessageSink):
             self._receive_batch(message, outlet, facts, size)
         elif type(message) is jsonrpc.Invalid:
             self._reject(message, None, outlet)
-        else:
-            _TAKERS[type(message)](self, message)
+        elif type(message) is jsonrpc.Response or type(message) is jsonrpc.Failure:
+            self._on_response(message)
+        elif type(message) is jsonrpc.Notification:
+            self._on_notification(message)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
@@ -487,8 +492,10 @@ class Peer(MessageSink):
                 self._begin(Incoming(self, item, responses, outlet, facts, size // len(batch.items)), False, b"")
             elif isinstance(item, jsonrpc.Invalid):
                 self._reject(item, responses, outlet)
-            else:
-                _TAKERS[type(item)](self, item)
+            elif type(item) is jsonrpc.Response or type(item) is jsonrpc.Failure:
+                self._on_response(item)
+            elif type(item) is jsonrpc.Notification:
+                self._on_notification(item)
         if not expected and outlet is not None:
             outlet.finish(None)
 
@@ -525,20 +532,20 @@ class Peer(MessageSink):
         # What follows depends on the answer to "initialize".
         self._reading.in_order = incoming.method == "initialize"
         try:
-            job = self._handler.on_request(incoming)
+            work = self._handler.on_request(incoming)  # of LegacySession, SessionlessHandler or ConnectionToServer
         except Exception as error:
             if not isinstance(error, RemoteError):
                 _log.exception("request %r of %s failed", incoming.method, self.name)
                 error = RemoteError("Internal error")
             incoming.fail(error.code, error.message, error.data)
             return
-        if job is None:
+        if work is None:
             return
         slow = self._slow and incoming.subject in self._slow
-        if inline and self._serving and not slow and self._workers.run_here(incoming, incoming.run, job):
+        if inline and self._serving and not slow and self._workers.run_here(incoming, incoming.run, work):
             return
         counted = data and not incoming.size and incoming.facts is not None
-        incoming.wait_for_slot(partial(self._run_slow, incoming, job) if slow else job,
+        incoming.wait_for_slot(partial(self._run_slow, incoming, work) if slow else work,
                                jsonrpc.estimate_memory(data, None, self._limits) if counted else 0)
         if not self._workers.enqueue(incoming):
             if self.closed:
@@ -555,11 +562,11 @@ class Peer(MessageSink):
             if len(self._slow) > _MOST_SLOW:
                 self._slow.pop(next(iter(self._slow)), None)
 
-    def _run_slow(self, incoming: Incoming, job: Callable[[], object]) -> None:
+    def _run_slow(self, incoming: Incoming, work: Callable[[], object]) -> None:
         """Run a handler that was slow before; if it is not this time, the reading thread runs the next one."""
         begun = time.monotonic()
         try:
-            job()
+            work()
         finally:
             if time.monotonic() - begun < TICK_SECONDS:
                 self._slow.pop(incoming.subject, None)
@@ -612,7 +619,7 @@ class Peer(MessageSink):
                beside: Any = None) -> None:
         """Send a notification.
 
-        :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_beside`.
+        :param beside: the value beside the message, on a channel that :attr:`~Channel.carries_headers`.
         :raises ConnectionClosed: the connection is over.
         :raises TransportError: the message has more bytes than it may have.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.
@@ -710,7 +717,7 @@ class Peer(MessageSink):
         try:
             self.channel.write(data, _ANSWER_SECONDS if len(data) <= _SMALL_ANSWER else None)
         except RequestTimeout as error:
-            if not self.channel.carries_beside:
+            if not self.channel.carries_headers:
                 self._fail(ConnectionClosed(f"{self.name} asks and does not read the answers: {error}"))
             raise
 
@@ -772,7 +779,7 @@ class Peer(MessageSink):
         """
         if self.foreign:
             return
-        if error is None and not (self._serving or self.closed or self.channel.carries_beside):
+        if error is None and not (self._serving or self.closed or self.channel.carries_headers):
             # A server answers what is in progress at the end of its input, and these answers are not wanted.
             self.cancel_calls("the client has closed the connection")
         self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))
@@ -809,11 +816,3 @@ class Peer(MessageSink):
             incoming.let_go()
         self._pending, self._in_flight = {}, {}
         self._reading.let_go()
-
-
-#: What takes a message that is not answered, by the kind of the message.
-_TAKERS: Dict[type, Callable[[Peer, Any], None]] = {
-    jsonrpc.Response: Peer._on_response,
-    jsonrpc.Failure: Peer._on_response,
-    jsonrpc.Notification: Peer._on_notification,
-}

@@ -74,11 +74,11 @@ class Incoming(QueuedJob):
     :param size: the bytes of memory that the message takes, if that is much; else 0.
     """
 
-    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "handler", "successor", "original",
+    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "work", "successor", "original",
                  "size", "queued_size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
 
     #: What :meth:`execute` runs; set before this request waits for a slot.
-    handler: Callable[[], object]
+    work: Callable[[], object]
 
     def __init__(self, peer: MessageSink, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
                  outlet: Optional[Outlet] = None, facts: Any = None, size: int = 0) -> None:
@@ -126,19 +126,19 @@ class Incoming(QueuedJob):
         named = self.params.get("name") or self.params.get("uri")
         return self.method, named if type(named) is str else None
 
-    def wait_for_slot(self, job: Callable[[], object], queued_size: int) -> None:
+    def wait_for_slot(self, work: Callable[[], object], queued_size: int) -> None:
         """Keep what :meth:`execute` runs; called before the request is queued.
 
         :param queued_size: its estimated bytes of memory, if they were not estimated before, even if they are few.
         """
-        self.handler = job
+        self.work = work
         if queued_size:
             self.queued_size, self.size = queued_size, queued_size if queued_size >= MUCH else 0
 
     def execute(self) -> None:
-        handler = self.handler
-        del self.handler
-        self.run(handler)
+        work = self.work
+        del self.work
+        self.run(work)
 
     def refuse(self) -> None:
         self.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
@@ -290,7 +290,7 @@ class Incoming(QueuedJob):
         _log.error("%s", text)
         return jsonrpc.dump(jsonrpc.Failure(self.id, INTERNAL_ERROR, text))
 
-    def run(self, job: Callable[[], object]) -> None:
+    def run(self, work: Callable[[], object]) -> None:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
         if self._done:
             return  # it waited too long for a slot, and was refused meanwhile
@@ -300,7 +300,7 @@ class Incoming(QueuedJob):
         if self.outlet is not None:
             self.outlet.handler_started()
         try:
-            job()
+            work()
         except RemoteError as error:
             self._latest.fail(error.code, error.message, error.data)
         except Cancelled:
@@ -328,11 +328,15 @@ class Incoming(QueuedJob):
 class MessageHandler:
     """Gives the messages of one connection their meaning.
 
-    Its methods run on the thread that received the message and must not block.
+    On a server these are ``LegacySession`` and ``SessionlessHandler`` (``server.sessions``), on a client
+    ``ConnectionToServer`` (``client.sessions.base``). Its methods run on the thread that received the message and must not
+    block.
     """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Return the job that a worker runs, or None if the request is answered, or another thread answers it.
+        """Return what answers the request, or None if it is answered, or another thread answers it.
+
+        On a server it mostly runs on the thread that has received the request, else and on a client on a worker.
 
         :raises RemoteError: the error to answer with.
         """

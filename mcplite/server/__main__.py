@@ -1,6 +1,6 @@
 """Starts the server's command line, which is in :mod:`.program`: python -m mcplite.server.
 
-Like the package's own ``__main__`` it imports next to nothing before it has an answer to Ctrl-C.
+Like the package's own ``__main__`` it imports next to nothing before it can handle Ctrl-C.
 """
 
 import sys
@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the server's command line; return the exit status, which is 130 at Ctrl-C before it serves."""
+    """Run the server's command line; return the exit status: 130 after Ctrl-C before it serves, or after a second Ctrl-C."""
     try:
         from ..rpc.deadline import end_at_interrupt
 
@@ -22,7 +22,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        from ..protocol.error_text import missing_library  # for a copy of the package without what it needs
+        from ..protocol.error_text import missing_library  # only if a dependency is missing
 
         missing = missing_library(error)
         if missing is None:

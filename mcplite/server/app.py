@@ -94,15 +94,15 @@ if TYPE_CHECKING:
     Extensions = Union[None, Mapping[str, Dict[str, Any]], Sequence[Extension]]
     Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
-__all__ = ["Server", "serve", "serve_forever"]
+__all__ = ["Server", "serve", "run_transport"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authorizer]":
-    """Return what authenticates; a verifier alone is wrapped.
+    """Return the authorizer for ``auth=``: itself, or one that is made around a verifier; None for None.
 
-    :raises RegistrationError: it is neither.
+    :raises RegistrationError: it is neither an authorizer nor a verifier.
     """
     if given is None:
         return None
@@ -113,7 +113,7 @@ def _authorizer(given: "Union[None, Authorizer, Verifier]") -> "Optional[Authori
     from ..rooms import load
 
     try:
-        return load("auth=")(given)  # type: ignore[no-any-return]
+        return load("auth=")(given)  # type: ignore[no-any-return]  # auth.verify.bearer_auth.BearerAuth
     except ValueError as error:
         raise RegistrationError(f"auth=: {error}") from error
 
@@ -139,7 +139,7 @@ class Server:
     :param limits: all limits, see :class:`Limits`.
     :param auth: authentication over HTTP: a :class:`BearerAuth`, or a token verifier such as :class:`StaticTokens`.
     :param backend: what several processes share, as a URL (see :func:`open_backend`) or a backend; by default the
-        variable MCPLITE_BACKEND. It implies a fleet, keeps sessions and states of calls, and tells the processes of changes.
+        variable MCPLITE_BACKEND. It implies a fleet, keeps sessions and states of calls, and notifies the processes of changes.
     :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them. The
         state of a client travels with it, signed. A handler that asks is called again with each answer (see
         :meth:`Context.once`), and without a backend it cannot ask clients that begin with a handshake.
@@ -149,12 +149,13 @@ class Server:
         :class:`mcplite.extend.Extension`; or their settings, by identifiers such as ``com.example/charts``, if what they add
         is registered with :meth:`add_method`.
     :param cache: how long clients may keep lists and resources; by default not at all.
-    :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
-        its place, "warn" as well, with a warning in the log. In an interactive session, "error" replaces functions as well.
+    :param on_duplicate: what happens if a name is registered again: "error" refuses the new entry, "replace" puts it in the
+        place of the old one, and "warn" does so with a warning in the log. In an interactive session, a function that is
+        defined again replaces itself in any case.
     :param mask_errors: hides the text of a tool's exceptions from the client; they are only logged.
     :param debug: logs every message, as in :func:`mcplite.connect`.
-    :param options: what few programs set, such as ``page_size``, ``capabilities`` or ``on_subscribe``: a
-        :class:`ServerOptions`.
+    :param options: a :class:`ServerOptions`, with the options that few programs set, such as ``page_size``, ``capabilities`` or
+        ``on_subscribe``.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
 
@@ -307,7 +308,7 @@ class Server:
         :param meta: the definition's ``_meta``.
         :param timeout: seconds that one call may run; paused while the tool waits for an answer.
         :param scopes: required of callers over HTTP, in addition to those of every request; not checked on stdio.
-        :param trusted_patterns: as for the server, whose option counts by default.
+        :param trusted_patterns: as in :class:`ServerOptions`; by default the option of the server.
         :param task: "optional" or "required": it may or must be called as a task by clients that can (from November 2025 on).
         :param restartable: a task is begun again when the process that ran it has ended; see :meth:`Context.once`.
         :param tags: words of yours, by which mounts, middleware and clients choose; clients see them in ``_meta``.
@@ -323,14 +324,14 @@ class Server:
         if entry.task_support != "forbidden":
             from ..rooms import load
 
-            load("task='optional'")(self.runtime)
+            load("task='optional'")(self.runtime)  # tasks.server_tasks.enable_tasks
         self.registry.add(entry)
 
     def run_task(self, payload: str) -> None:
         """Run a task that ``ServerOptions(tasks=)`` has handed over, in the process of the job; return when it is finished."""
         from ..rooms import load
 
-        load("Server.run_task()")(self.runtime, payload)
+        load("Server.run_task()")(self.runtime, payload)  # tasks.server_tasks.run_task
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.
@@ -406,9 +407,9 @@ class Server:
                       watch: Optional[float] = None, hidden: bool = False) -> None:
         """Serve the files below a directory, up to ``Limits.file_bytes`` each; nothing outside of it can be read (RSRC-23).
 
-        The URI itself, and that of each folder, is read as a listing, of up to as many bytes. A file's media type follows from
-        its extension. Names that no URI can have are left out: bytes that are not UTF-8, and what some systems read as another
-        name.
+        The URI of the directory, and that of each folder, is read as a list of names, of up to ``Limits.file_bytes``, too. A
+        file's media type follows from its extension. Names that no URI can have are left out: those that are not UTF-8, and
+        those that some systems read as another name.
 
         :param uri: of the directory, such as ``file:///srv/maps``.
         :param path: of the directory on this machine.
@@ -417,11 +418,11 @@ class Server:
         :param description: for the model; by default a sentence with the URI.
         :param scopes: required of callers over HTTP to read a file.
         :param list_files: files that are in the list of resources at most; 0 for none.
-        :param watch: seconds between two looks for changes, of which clients are notified, on a thread that runs while there
-            are clients; None does not look. Only files that are listed are watched.
+        :param watch: seconds between two looks for changes of the listed files; None does not look. The thread that looks runs
+            while there are clients, and notifies them of changes.
         :param hidden: whether hidden files are served, too: those whose names begin with a dot, and all in folders with such a
             name, such as ``.env`` and ``.git``.
-        :raises RegistrationError: the path is not a directory, the URI is taken or none that a request can name, or a number is
+        :raises RegistrationError: the path is not a directory, the URI is taken, no request can name the URI, or a number is
             not valid.
         """
         from .catalog.directory import Directory
@@ -450,11 +451,11 @@ class Server:
         :param folder: with skills in it, at any depth, or of one skill.
         :param prefix: comes before the paths of the skills, as in ``skill://PREFIX/NAME/SKILL.md``.
         :raises RegistrationError: there is no skill, one is not valid, or its URI is taken. A skill has a name, which is that
-            of its folder, a description, at most 512 files, and 16 MiB.
+            of its folder, a description, and at most 512 files, of 16 MiB together.
         """
         from ..rooms import load
 
-        load("Server.add_skills()")(self, folder, prefix)
+        load("Server.add_skills()")(self, folder, prefix)  # skills.server_skills.add_skills
 
     def remove_directory(self, uri: str) -> None:
         """Remove what :meth:`add_directory` has added; clients are notified.
@@ -547,7 +548,7 @@ class Server:
     def tools_changed(self) -> None:
         """Notify every client that the list of tools has changed; callable from any thread.
 
-        Registering and removing do so. This is for a list that :meth:`method` answers.
+        Registering and removing notify by themselves. Call this if a handler of :meth:`method` answers the list.
         """
         self.runtime.list_changed("tools")
 
@@ -569,17 +570,18 @@ class Server:
 
         :param other: a :class:`Server` of this process, or a client of another one, as from :func:`mcplite.connect`, that is
             not open: the connections to it are opened for the clients of this server, and closed after the last. Or a group of
-            such clients, as from :func:`mcplite.connect_all`, each with its name in the group as the prefix, behind that of
+            such clients, as from :func:`mcplite.connect_all`, each of which gets its name in the group as the prefix, after
             *prefix*. Or a provider whose entries do not change, such as :class:`mcplite.openapi.OpenAPIProvider`.
         :param prefix: comes before the names of its tools and prompts, with an underscore between, so that ``forecast`` is
-            ``weather_forecast``. Resources keep their URIs; one that another has is at ``PREFIX+URI``.
+            ``weather_forecast``. Resources keep their URIs; if another resource has the URI, it is at
+            ``PREFIX+URI``.
         :param tool: called with the name of each tool, returns the whole new name, or None to hide the tool.
-        :param tags: offers the tools, resources and prompts alone that have one of these tags; by default all.
+        :param tags: offers only the tools, resources and prompts that have one of these tags; by default all.
         :param change: changes of tools, by their own names: a dict with ``title`` and ``description``, ``rename`` (new names of
             arguments by their own), ``preset`` (values of arguments that clients do not see) and ``hide`` (optional arguments
             that they do not see). Or a function that is called with each :class:`~mcplite.types.Tool`, and returns such a dict
-            or None. A tool that cannot be changed so is an error when a server is mounted, and left out, with a line in the
-            log, when it comes later or from a client.
+            or None. If a tool of a server cannot be changed so, mounting the server is an error. A tool that is registered
+            later, or comes from a client, is then left out, with a line in the log.
         :param search: lists three tools in place of its tools: ``search_tools`` finds some by words, ``describe_tool`` shows
             one with its parameters, and ``call_tool`` calls one. They are for all mounts with ``search=True``. A client
             that knows the name of a tool can also call it directly.
@@ -590,7 +592,7 @@ class Server:
         """
         from ..rooms import load
 
-        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)
+        load("Server.mount()")(self, other, prefix, tool, shared, tags, change, search)  # proxy.hub.mount
 
     # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:
@@ -643,7 +645,7 @@ class Server:
         return ClientLogHandler(self.runtime, level)
 
     def observe(self, observer: ServerObserver) -> None:
-        """Tell *observer* of requests, before any middleware, of questions, and of sessions; telemetry uses it."""
+        """Call *observer* for each request, before any middleware, each question and each session; telemetry uses it."""
         catalog = self.runtime.catalog
         catalog.middleware = (observer.request, *catalog.middleware)
         self.runtime.observers.append(observer)
@@ -659,8 +661,9 @@ class Server:
             client_ca: "Optional[str | os.PathLike[str]]" = None, key_password: "Optional[KeyPassword]" = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
-        :param transport: "stdio", "streamable-http", also called "http", or "sse", which is that with ``legacy_sse=True``.
-        :param host: the address to listen at; default 127.0.0.1. The rest is for HTTP, explained at :class:`HTTPServer`.
+        :param transport: "stdio", "streamable-http", also called "http", or "sse", which is "http" with ``legacy_sse=True``.
+        :param host: the address to listen at; default 127.0.0.1. This option and those below are only for HTTP, and are
+            explained at :class:`HTTPServer`.
         :param port: default 8000.
         :param path: of the endpoint; default ``/mcp``.
         :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
@@ -681,7 +684,7 @@ class Server:
                                        allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, routes=routes,
                                        legacy_sse=legacy_sse or transport == "sse" or None, certfile=certfile,
                                        keyfile=keyfile, client_ca=client_ca, key_password=key_password)
-        serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
+        run_transport(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
              allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (),
@@ -718,7 +721,7 @@ class Server:
         self.runtime.end()
 
 
-def serve_forever(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
+def run_transport(runtime: Runtime, transport: str, given: Mapping[str, Any]) -> None:
     """Serve until the client disconnects (stdio) or the process is told to stop.
 
     :param transport: "stdio", "streamable-http", "http" or "sse".
@@ -754,7 +757,8 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
           key_password: "Optional[KeyPassword]" = None) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
-    The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
+    The end of a ``with`` block, or ``close()``, ends the server. ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the
+    port.
     The parameters are explained at :class:`HTTPServer`.
 
     :param server: whose tools, resources and prompts are served.

@@ -71,8 +71,9 @@ class Limits(Record):
     session_seconds: float = 86_400.0
     #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
     subscriptions: int = 1000
-    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in revision 2026-07-28 also on a
-    #: pipe. For one more the oldest of the sender with the most is cancelled. An eighth of them may be those of one principal.
+    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in revisions without sessions also
+    #: on a pipe. For one more the oldest of the sender with the most is cancelled. An eighth of them may be those of one
+    #: principal.
     waiting_calls: int = 256
     #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
     waiting_seconds: float = 600.0
@@ -129,7 +130,7 @@ class Limits(Record):
 
     @cached_property
     def waiting_per_principal(self) -> int:
-        """Handlers of one principal that wait, in revisions from 2026-07-28 on; for one more the oldest of the principal is
+        """Handlers of one principal that wait, in revisions without sessions; for one more the oldest of the principal is
         cancelled."""
         return max(1, self.waiting_calls // 8)
 

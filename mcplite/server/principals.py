@@ -1,27 +1,24 @@
 """The principal, the authenticated sender of a request, and its scopes.
 
-Verifiers create principals, and keep those of the tokens that they have verified lately; sessions, authorization and handlers
-read them. A module of its own so that servers without authentication do not load the verifiers.
+Verifiers create principals; sessions, authorization and handlers read them. A module of its own so that servers without
+authentication do not load the verifiers.
 """
 
-import hashlib
 import json
 import re
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from ..errors import AuthError
 
-__all__ = ["ISSUED_HERE", "Principal", "VerifiedTokens", "Verifier", "all_scopes", "checked_scopes", "least_scopes",
+__all__ = ["ISSUED_HERE", "Principal", "Verifier", "all_scopes", "checked_scopes", "least_scopes",
            "principal_from", "principal_members"]
 
 #: The characters of a scope (RFC 6749, section 3.3).
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 #: A request to the authorization server (for a refresh token), not a permission at a resource (AUS-22).
 _OFFLINE = "offline_access"
-#: Times from here on are not valid.
+#: ``expires_at`` must be less than this, in seconds since 1970.
 _LATEST = 1e15
 
 
@@ -108,7 +105,7 @@ class Principal:
 
 
 def principal_members(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:
-    """Return what is stored of a principal, as JSON; a claim that JSON does not have, such as an object of the host, is not."""
+    """Return the stored form of a principal, as JSON; claims that are not JSON, such as an object of the host, are left out."""
     if principal is None:
         return None
     return {"subject": principal.subject, "issuer": principal.issuer, "client_id": principal.client_id,
@@ -136,54 +133,6 @@ def _is_json(name: Any, value: Any) -> bool:
 
 #: Called with a token; returns its principal, or None if the token is not valid.
 Verifier = Callable[[str], Optional[Principal]]
-
-
-class VerifiedTokens:
-    """The principals of tokens that were verified a short time ago; refusals are not kept (AUTH-18).
-
-    :param seconds: for which a principal is kept, if its token does not expire before.
-    :param most: principals that are kept; the oldest one makes room.
-    :param clock: returns seconds since 1970.
-    """
-
-    def __init__(self, seconds: float, most: int, clock: Callable[[], float]) -> None:
-        self._seconds, self._most, self._clock = seconds, most, clock
-        #: Guards ``_entries``; held for dictionary operations only.
-        self._lock = threading.Lock()
-        #: By the digest of a token: its principal, from when until when the entry is valid, and what it was verified by. The
-        #: first time is kept since the clock can be set back.
-        self._entries: "OrderedDict[bytes, Tuple[Principal, float, float, object]]" = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def find(self, token: str, verified_by: object = None) -> Tuple[bytes, Optional[Principal]]:
-        """Return the digest of a token, and its principal; None if that is not known.
-
-        :param verified_by: what tokens are verified by now; an entry is valid as long as that is the object it was added with.
-        """
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        with self._lock:
-            known = self._entries.get(digest)
-            if known is None:
-                return digest, None
-            if known[1] <= self._clock() < known[2] and known[3] is verified_by:
-                return digest, known[0]
-            del self._entries[digest]
-        return digest, None
-
-    def add(self, digest: bytes, principal: Principal, verified_by: object = None) -> None:
-        """Keep the principal of a token that was verified now."""
-        now = self._clock()
-        until = now + self._seconds
-        if principal.expires_at is not None:
-            until = min(until, principal.expires_at)
-        with self._lock:
-            self._entries[digest] = (principal, now, until, verified_by)
-            while len(self._entries) > self._most or next(iter(self._entries.values()))[2] <= now:
-                self._entries.popitem(last=False)
-                if not self._entries:
-                    break
 
 
 def checked_scopes(scopes: Union[str, Iterable[str]], what: str, offline: bool = False) -> Tuple[str, ...]:

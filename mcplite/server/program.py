@@ -40,9 +40,9 @@ class LoadError(ValueError):
 def load(target: str, name: Optional[str] = None, search: bool = False) -> Server:
     """Return the server that *target* names.
 
-    ``file.py`` and ``package.module`` are searched for a :class:`Server`; of several, one counts that no other one mounts
-    and that is not imported. With ``:name`` it is the object of that name, or the result of calling it. If a module has no
-    server, its public, annotated functions become the tools of one.
+    ``file.py`` and ``package.module`` are searched for a :class:`Server`. Of several, servers that another one mounts do not
+    count, nor do servers that come from another module. With ``:name`` it is the object of that name, or the result of calling
+    it. If a module has no server, its public, annotated functions become the tools of one.
     ``mcp.json`` is a configuration file of hosts, and the server one that offers all servers of it. ``petstore.yaml`` or
     ``petstore.json`` is an OpenAPI document, whose operations are the tools; the credential of its security scheme
     ``api_key`` is in the environment variable ``PETSTORE_API_KEY``.
@@ -85,12 +85,16 @@ def _of_api(path: str, name: Optional[str]) -> Server:
 
 
 def _own(module: ModuleType, servers: List[Server]) -> List[Server]:
-    """Return the servers that a module is about: of several those that no other one mounts, and of these those made in it."""
+    """Return the servers of a module that can be the one to serve.
+
+    Of several, servers that another one mounts are left out. If several remain, those that another loaded module has as well
+    count as imported, and are left out.
+    """
     parts = [getattr(provider, "mounted", None) for server in servers for provider in server.registry.providers]
     found = [server for server in servers if not any(server.runtime is part for part in parts)]
     if len(found) < 2:
         return found
-    # A package has the servers of its modules for those who import the package.
+    # A package around this module does not count as another one: it often has the servers of its modules for its users.
     others = [vars(other) for name, other in list(sys.modules.items())
               if isinstance(other, ModuleType) and other is not module and not module.__name__.startswith(f"{name}.")]
     imported = {id(value) for names in others for value in list(names.values()) if isinstance(value, Server)}
@@ -228,7 +232,7 @@ _NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", 
           "trusted_proxies": "--trust-proxy", "certfile": "--cert", "keyfile": "--key", "client_ca": "--client-ca",
           "key_password": "--key-password-env", "state_keys": "--state-keys-file",
           "base_url": "write the URL of the API into the document, as servers: [{url: https://api.example.com}]"}
-#: What only a server over HTTP has.
+#: The options that only a server over HTTP has.
 _OF_HTTP = ("--issuer", "--public-url", "--path", "--allow-host", "--allow-origin", "--trust-proxy", "--token-env", "--cert",
             "--key", "--key-password-env", "--client-ca", "--health", "--stateless", "--legacy-sse")
 
@@ -301,7 +305,8 @@ def _parser() -> argparse.ArgumentParser:
 def run(arguments: Optional[List[str]] = None) -> int:
     """Run the command line and return the exit status: 0 after serving, 1 if the target cannot be served.
 
-    :raises KeyboardInterrupt: at Ctrl-C while the target is loaded, or at the second one. A server that serves ends with 0.
+    :raises KeyboardInterrupt: Ctrl-C while the target is loaded, or a second Ctrl-C. A server that serves ends with 0 at the
+        first one.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -337,7 +342,7 @@ def run(arguments: Optional[List[str]] = None) -> int:
 
 
 def _log_as_json() -> None:
-    """Have what the process reports be lines of JSON: the log, warnings, and exceptions that nothing catches."""
+    """Make the process report in lines of JSON: the log, warnings, and exceptions that nothing catches."""
     formatter, log = load_room("--log-json")(), logging.getLogger(__name__)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
@@ -385,7 +390,7 @@ def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 
 def _serve_stdio(options: argparse.Namespace) -> int:
-    # Before the target is loaded: what it prints on import must not reach the client, either.
+    # The streams are taken before the target is loaded: text that it prints on import must not reach the client, either.
     at_terminal = is_terminal(sys.stdin)
     with own_streams() as streams:
         server = None
@@ -508,7 +513,7 @@ def _load(options: argparse.Namespace) -> Optional[Server]:
         print(f"cannot serve {options.target}: {error}", file=sys.stderr)
         return None
     except Exception as error:
-        # Of the target's own code. Its author needs the frames of that code, and not those of this package around it.
+        # The target's own code has failed. Its author needs the frames of that code, and not those of this package around it.
         own = None if options.debug else _frames_of_target(error)
         if own is None and (options.debug or not isinstance(error, SyntaxError)):
             raise

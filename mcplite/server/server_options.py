@@ -26,7 +26,7 @@ class TaskRunner(Protocol):
     """
 
     def submit(self, name: str, payload: str) -> object:
-        """Have a task run elsewhere; what it returns is not used.
+        """Have a task run elsewhere; the returned value is not used.
 
         :param name: of the tool.
         :param payload: for :meth:`Server.run_task`.
@@ -41,24 +41,26 @@ class ServerOptions(Record):
     :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
         of the kind is registered yet.
     :param capabilities: flags of the declared capabilities, in the form of the protocol: ``{"tools": {"listChanged": False},
-        "resources": {"subscribe": False}, "logging": False, "completions": {}}``. What is not declared is not done: changes
-        are not told, the methods do not exist, log messages are not sent. A kind that is named is declared although nothing
-        of it is registered.
+        "resources": {"subscribe": False}, "logging": False, "completions": {}}``. The server does nothing that it does
+        not declare: clients are not notified of changes, the methods do not exist, log messages are not sent. A kind that is
+        named is declared although nothing of it is registered.
     :param experimental: experimental capabilities, sent as they are.
     :param era: "legacy" serves only clients that begin with a handshake, "modern" only the others, None serves both.
     :param cache_lists: as ``Server(cache=...)``, for "tools", "prompts", "resources", "templates" or "discover" alone.
-    :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
-        could occupy for hours. By default these are matched against twenty characters at most, with a warning.
+    :param trusted_patterns: matches the regular expressions of the server's schemas against long texts, even expressions that
+        a text could keep busy for hours. By default such expressions are matched against twenty characters at most, with a
+        warning.
     :param on_roots_changed: called with the session when a client announces that its roots have changed.
     :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
         revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
         one after another on a thread of their own.
-    :param hide_unauthorized: callers over HTTP do not see what their scopes do not allow: lists leave it out, and a call of it
-        is answered as one of what does not exist, in place of 403 with the scopes that are needed. Lists and resources are
-        private to their callers (``cacheScope``), and changes of what is hidden are not told. A caller that is not
-        authenticated has no scopes. On stdio and in memory scopes are not checked, and nothing is hidden. Of servers that are
-        mounted, the option of the one that clients connect to counts.
-    :param tasks: how the server has tasks: a :class:`mcplite.tasks.Tasks`, or only its runner, which has them run elsewhere.
+    :param hide_unauthorized: callers over HTTP do not see entries that their scopes do not allow: lists leave them out, and a
+        call of such an entry is answered as if it did not exist, in place of 403 with the scopes that are needed. Lists and
+        resources are private to their callers (``cacheScope``), and callers are not notified of changes of hidden entries. A
+        caller that is not authenticated has no scopes. On stdio and in memory scopes are not checked, and nothing is hidden.
+        If servers are mounted, the option of the server that clients connect to counts.
+    :param tasks: a :class:`mcplite.tasks.Tasks`, the settings of the server's tasks; or only a runner, which runs them
+        elsewhere.
     """
 
     page_size: int = 1000
@@ -141,7 +143,7 @@ def checked_middleware(middleware: Any, what: str) -> "List[Callable[..., Any]]"
 
 
 def checked_function(value: Any, what: str) -> Any:
-    """Return what can be called.
+    """Return *value* if it can be called.
 
     :raises RegistrationError: it cannot.
     """

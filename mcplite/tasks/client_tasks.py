@@ -18,7 +18,7 @@ from ..rpc.extension import Extension
 from ..types import Tool
 from ..types.tasks import COMPLETED, IMMEDIATE_RESPONSE, CreateTaskResult, DetailedTask, ListTasksResult, runs_tool_tasks
 from .task_follower import Task, TaskFollower, read_state
-from .task_view import TaskView, started_tasks
+from .task_view import TaskView, tasks_of_session
 
 __all__ = ["ClientTasks", "has_tasks", "tasks_of_client"]
 
@@ -157,7 +157,7 @@ class ClientTasks(Extension):
         call, view, params = call._replace(spent=limits.spent), TaskView(), dict(call.params or {})
         meta = params.get("_meta") or {}
         if "progressToken" in meta:
-            params["_meta"] = {**meta, "progressToken": started_tasks(session).expect_progress(view)}
+            params["_meta"] = {**meta, "progressToken": tasks_of_session(session).expect_progress(view)}
         return self.follow_answer(self._client.send(call._replace(params=params)), session, view, RequestOptions(rounds=False))
 
     def begin(self, session: ClientSession, params: Dict[str, Any], options: RequestOptions,
@@ -169,7 +169,7 @@ class ClientTasks(Extension):
         view = TaskView()
         params = {**params, "task": {} if ttl is None else {"ttl": round(ttl * 1000)}}
         if options.on_progress is not None:
-            params["_meta"] = {"progressToken": started_tasks(session).expect_progress(view)}
+            params["_meta"] = {"progressToken": tasks_of_session(session).expect_progress(view)}
         answer = self._client._request(session, "tools/call", params, options._replace(on_progress=None))
         return self.follow_answer(answer, session, view, options)
 

@@ -82,7 +82,7 @@ class _QuestionTask:
 
     def _sleep(self, seconds: float) -> None:
         seconds = min(seconds, self._left())
-        with self._session.peer.suspended():
+        with self._session.peer.without_slot():
             if self._token is None:
                 time.sleep(seconds)
             elif self._token.wait(seconds):

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ..client.sessions.base import SessionPart
-from ..client.sessions.legacy import LegacySession
+from ..client.sessions.legacy import LegacyClientSession
 from ..errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY, Cancelled, RemoteError
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -34,7 +34,7 @@ _PAGE = 50
 Answer = Callable[[Incoming, CancelToken], Optional[Dict[str, Any]]]
 
 
-def take_question(session: LegacySession, incoming: Incoming) -> bool:
+def take_question(session: LegacyClientSession, incoming: Incoming) -> bool:
     """Answer a request about tasks, or answer a question by a task if it asks for one; False if neither is to be done.
 
     :param incoming: a request of the server, on the thread that reads.

@@ -41,7 +41,7 @@ from .task_record import Entry, TaskCall, TaskRecord, call_of, lifetime
 from .task_run import TaskRun, held_bytes
 from .task_store import TaskStore
 
-__all__ = ["QueueRunner", "ServerTasks", "can_have_tasks", "requires_extension", "run_task", "start_tasks", "tasks_of"]
+__all__ = ["QueueRunner", "ServerTasks", "can_have_tasks", "requires_extension", "run_task", "enable_tasks", "tasks_of"]
 
 _log = get_logger(__name__)
 #: Seconds between two looks at the clock and at the other processes.
@@ -57,7 +57,7 @@ def requires_extension(what: str) -> MissingCapability:
                              data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}})
 
 
-def start_tasks(runtime: Runtime) -> None:
+def enable_tasks(runtime: Runtime) -> None:
     """Have tasks on a server, which gets a tool that may be called as one; it does nothing if there are tasks already.
 
     :raises RegistrationError: the runner of the server cannot be used, or another extension has what tasks need.

@@ -34,7 +34,7 @@ from ..rpc.threads import start_thread
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, Progress, codec
 from ..types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
-from .task_view import TaskStream, TaskView, started_tasks
+from .task_view import TaskStream, TaskView, tasks_of_session
 
 __all__ = ["Task", "TaskFollower", "read_state"]
 
@@ -317,15 +317,15 @@ class _Wait:
         task, view = self._task, self._task.view
         begun = time.monotonic()
         #: Whether the changes come by themselves, if the server sends any.
-        heard = not self._session.change_streams
-        if heard:
-            stack.callback(started_tasks(self._session).watch(task.id, view))
+        subscribed = not self._session.change_streams
+        if subscribed:
+            stack.callback(tasks_of_session(self._session).watch(task.id, view))
         pushed = False
         due = begun + self._interval()
         last = view.state
         while True:
-            if not heard and not view.state.finished and (task.passed_on or time.monotonic() - begun >= _LASTING_SECONDS):
-                heard = True
+            if not subscribed and not view.state.finished and (task.passed_on or time.monotonic() - begun >= _LASTING_SECONDS):
+                subscribed = True
                 stream = TaskStream(self._session, task.id, view)
                 stack.callback(stream.close)
                 stream.open()

@@ -43,8 +43,9 @@ Result = Dict[str, Any]
 class TaskMethods:
     """The requests about tasks.
 
-    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason.
-    :param look_after: returns a record, changed if the process that ran the task has ended.
+    :param cancel_run: asks the handler of a task to stop, if it runs in this process; takes the id and a reason. It is
+        ``ServerTasks.cancel_run``.
+    :param look_after: returns a record, changed if the process that ran the task has ended; ``ServerTasks.look_after``.
     """
 
     def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, cancel_run: Callable[[str, str], object],
@@ -60,7 +61,7 @@ class TaskMethods:
 
         :raises InvalidParams: there is no such task, or it is another principal's (TSK-37).
         """
-        return _METHODS[context.method](self, context)
+        return _TASK_METHODS[context.method](self, context)
 
     def _find(self, context: RequestContext) -> TaskRecord:
         task_id, principal = context.params.get("taskId"), context.principal
@@ -163,7 +164,7 @@ class TaskMethods:
                     context.check_cancelled()
                     if record.inputs and context.session.persistent and self._ask(context, record):
                         continue
-                    with context.session.peer.suspended():
+                    with context.session.peer.without_slot():
                         changed.wait(_LOOK_SECONDS)
                     context.check_cancelled()
             finally:
@@ -232,7 +233,7 @@ class TaskMethods:
         self._runtime.workers.spawn(look)
 
 
-_METHODS: Dict[str, Callable[[TaskMethods, RequestContext], Optional[Result]]] = {
+_TASK_METHODS: Dict[str, Callable[[TaskMethods, RequestContext], Optional[Result]]] = {
     "tasks/get": TaskMethods._get, "tasks/update": TaskMethods._update, "tasks/cancel": TaskMethods._cancel,
     "tasks/list": TaskMethods._list, "tasks/result": TaskMethods._result,
 }

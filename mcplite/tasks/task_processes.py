@@ -25,7 +25,8 @@ _SECONDS = 30 * 86_400.0
 class TaskRoster:
     """The processes of a server that run tasks, in a backend that they share.
 
-    :param lost: called with the id of a task and the number of the process that ran it, which has ended.
+    :param lost: called with the id of a task and the number of the process that ran it, which has ended; it is
+        ``ServerTasks._recover``.
     """
 
     def __init__(self, processes: Processes, server: str, lost: Callable[[str, int], object]) -> None:
@@ -103,9 +104,9 @@ class TaskChanges:
     """The changes of tasks: told here, and learnt from other processes if there are any.
 
     :param processes: are told.
-    :param on_change: called with the id of a task that was changed here.
+    :param on_change: called with the id of a task that was changed here: ``ServerTasks._changed_here``.
     :param on_foreign_change: called on the thread of the messages with the id of one that was changed elsewhere; it must
-        not block.
+        not block. It is ``ServerTasks._changed_elsewhere``.
     """
 
     def __init__(self, processes: Processes, on_change: Callable[[str], object],

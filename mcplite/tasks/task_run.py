@@ -45,7 +45,7 @@ from ..rpc.tracing import get_logger
 from ..server.catalog.registry import ProvidedEntry
 from ..server.functions.forms import form_type
 from ..server.functions.function import BadArguments
-from ..server.handling.client_questions import Asker, EncodedQuestion
+from ..server.handling.client_questions import Asker, EncodedQuestion, through_json
 from ..server.handling.context import CURRENT, RequestContext, progress_number
 from ..server.handling.handler_calls import call_bound, tool_error
 from ..server.handling.questions import Question
@@ -84,7 +84,7 @@ class TaskRun(QueuedJob):
 
     :param entry: of the tool.
     :param origin: the session of the client, while it is in this process.
-    :param on_end: called when the run is over.
+    :param on_end: called when the run is over: ``ServerTasks._run_ended``.
     """
 
     def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, entry: Entry, record: TaskRecord,
@@ -471,12 +471,7 @@ class TaskContext(RequestContext):
             return self.once_results[key]
         value = action()
         if self.run.restartable:
-            try:
-                # Through JSON, as another run gets it, so that the handler gets the same value each time.
-                value = json.loads(json.dumps(value, allow_nan=False))
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be stored as JSON ({error}); return"
-                                " plain data from the action") from error
+            value = through_json(value)
             self.run.remember(key, value)
         self.once_results[key] = value
         return value

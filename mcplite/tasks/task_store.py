@@ -208,7 +208,8 @@ class TaskStore:
     :param backend: shared by the processes of the server, or the memory of this one.
     :param server: its name.
     :param settings: how many tasks are kept for one client, and how many bytes, which are given here.
-    :param evict: called with the id of a task that has to go for another one, and may run; by default it is dropped.
+    :param evict: called with the id of a task that has to go for another one, and may run; it is
+        ``ServerTasks._make_way``. By default that task is dropped.
     :param clock: returns seconds since 1970.
     """
 

@@ -22,7 +22,7 @@ from ..rpc.tracing import get_logger
 from ..types import codec
 from ..types.tasks import TASK_IDS, DetailedTask
 
-__all__ = ["StartedTasks", "TaskStream", "TaskView", "started_tasks"]
+__all__ = ["StartedTasks", "TaskStream", "TaskView", "tasks_of_session"]
 
 #: Progress notifications, and their bytes, that are kept until a thread waits for the task; beyond it the newest takes the
 #: place of the one before it.
@@ -247,7 +247,7 @@ class TaskStream(Subscriber):
         self._token.cancel("the server has ended the subscription")
 
 
-def started_tasks(session: Any) -> StartedTasks:
+def tasks_of_session(session: Any) -> StartedTasks:
     """Return what a session keeps of the tasks that its client has started."""
     part = session.parts.setdefault("started tasks", StartedTasks())
     assert isinstance(part, StartedTasks), "the name is of this module"

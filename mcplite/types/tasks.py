@@ -15,7 +15,7 @@ from .lifecycle import ServerCapabilities
 
 __all__ = [
     "CANCELLED", "COMPLETED", "CreateTaskResult", "DetailedTask", "FAILED", "IMMEDIATE_RESPONSE", "INPUT_REQUIRED",
-    "ListTasksResult", "RELATED_TASK", "TASK_IDS", "TASKS_EXTENSION", "TERMINAL", "TaskParams", "WORKING", "related_task",
+    "ListTasksResult", "RELATED_TASK", "TASK_IDS", "TASKS_EXTENSION", "TERMINAL", "WORKING", "related_task",
     "runs_tool_tasks",
 ]
 
@@ -141,16 +141,4 @@ class ListTasksResult(Model):
 
     tasks: List[DetailedTask] = wire(factory=list)
     next_cursor: Optional[str] = None
-    meta: Optional[Dict[str, Any]] = wire("_meta")
-
-
-@record
-class TaskParams(Model):
-    """The params of ``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``tasks/result``.
-
-    :param input_responses: the answers of ``tasks/update``, by the keys of the questions.
-    """
-
-    task_id: str
-    input_responses: Optional[Dict[str, Any]] = wire(since=JULY_2026)
     meta: Optional[Dict[str, Any]] = wire("_meta")

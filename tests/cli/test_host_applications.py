@@ -173,7 +173,7 @@ def test_print_shows_the_change_and_writes_nothing(host, home, capsys, monkeypat
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["install", "curser", "weather.py"], "did you mean cursor[?]"),
+    (["install", "curser", "weather.py"], "did you mean 'cursor'[?]"),
     (["install", "cursor"], "TARGET is missing"),
     (["install", "cursor", "nosuch.py"], "no file .*nosuch.py"),
     (["install", "cursor", "nosuch"], "no program and no module 'nosuch'"),

@@ -137,7 +137,7 @@ def script(monkeypatch, capsys, program, text):
 @pytest.mark.parametrize("lines, status, out, err", [
     ("add n=2\n\n# note\ncall add {\"n\":\n 3}\n", 0, "2\n5\n", ""), ("add\nexit\nadd\n", 0, "1\n", ""),
     ("add n=2\nnothing\nadd\n", 2, "2\n", "there is no command and no tool 'nothing'"),
-    ("ad\n", 2, "", "did you mean add?"), ("add x=1\n", 1, "", "x"), ("request no/method\n", 3, "", "the server answered"),
+    ("ad\n", 2, "", "did you mean 'add'?"), ("add x=1\n", 1, "", "x"), ("request no/method\n", 3, "", "the server answered"),
     ("add --env A=b\n", 2, "", "--env is for the command that begins the shell"), ("call\n", 2, "", "TOOL is missing"),
     ("add {\"n\":", 2, "", "the end of stdin is within"), ("add {n}", 2, "", "is not JSON"),
     ("add --nonsense\n", 2, "", "--nonsense"), ("describe add --markdown\nrequest tools/list\n", 0, '"name": "add"', ""),

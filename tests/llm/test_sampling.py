@@ -131,7 +131,9 @@ def test_a_tool_that_failed_and_has_structured_content(kind):
 
 
 @pytest.mark.parametrize("hints, chosen", [
-    ([], "big-2"), (["SMALL"], "small-1"), (["unknown", "small"], "small-1"), (["x"], "big-2")])
+    # SAMP-18, SAMP-19
+    ([], "big-2"), (["SMALL"], "small-1"), (["unknown", "small"], "small-1"), (["x"], "big-2"),
+    (["", None, "small"], "small-1")])
 def test_a_hint_chooses_among_the_models_of_the_user(kind, hints, chosen):
     api = Endpoint(reply(kind))
     ask(HANDLERS[kind](api, ["big-2", "small-1"]), messages="Hi", max_tokens=9,

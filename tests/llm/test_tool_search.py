@@ -40,7 +40,7 @@ def test_a_model_finds_a_tool_among_many_and_calls_it(many):
         assert use(kit, "convert_currency", amount=4, currency="USD") == ("8.0 USD", False)
         text, _ = use(kit, "describe_tool", name="unit_7")
         assert "with the number 7" in text and "unit_7" in [one["name"] for one in kit.tools]
-        assert use(kit, "unit_8") == ("There is no tool unit_8. Did you mean unit_7?", True)  # it was not found yet
+        assert use(kit, "unit_8") == ("There is no tool unit_8; did you mean 'unit_7'?", True)  # it was not found yet
 
 
 @pytest.mark.parametrize("name, arguments, text", [

@@ -99,7 +99,7 @@ def test_a_name_that_does_not_exist(client):
     assert ask(llm.anthropic_tools(client, exclude=["chart"]), "chart", {"city": "Rome"}) == (
         True, "There is no tool chart. There is: weather__forecast, fails, everything, nothing.")
     kit = llm.anthropic_tools(client)
-    assert ask(kit, "forecast") == (True, "There is no tool forecast. Did you mean weather__forecast?")
+    assert ask(kit, "forecast") == (True, "There is no tool forecast; did you mean 'weather__forecast'?")
     assert ask(kit, "x\n" * 200)[1].startswith("There is no tool x x x x")
 
 

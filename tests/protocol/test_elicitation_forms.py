@@ -9,11 +9,9 @@ from mcplite.protocol.elicitation_forms import (
     check_form,
     check_messages,
     fill_defaults,
-    pick_model,
     sensitive_names,
 )
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from mcplite.types import ModelHint, ModelPreferences
 
 TITLED = {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}
 SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}}
@@ -294,23 +292,3 @@ BLOCKS = st.one_of(JSON, st.just({"type": "tool_use", "id": "a"}), st.just({"typ
 def test_any_messages_get_a_verdict(messages):
     verdict = check_messages(messages)
     assert verdict is None or verdict.strip()
-
-
-MODELS = ["small-1", "Claude-Sonnet-4", "claude-opus", "gemini"]
-
-
-@pytest.mark.parametrize("hints, model", [
-    # SAMP-18, SAMP-19
-    ([], "small-1"), (["sonnet"], "Claude-Sonnet-4"), (["CLAUDE"], "Claude-Sonnet-4"), (["gpt", "gemini"], "gemini"),
-    (["opus", "small"], "claude-opus"), (["gpt"], "small-1"), (["", None, "opus"], "claude-opus"),
-])
-def test_models(hints, model):
-    preferences = ModelPreferences(hints=[ModelHint(name=name) for name in hints])
-    assert pick_model(preferences, MODELS) == model
-
-
-def test_without_preferences_or_models():
-    assert pick_model(None, MODELS) == "small-1"
-    assert pick_model(ModelPreferences(), MODELS) == "small-1"
-    assert pick_model(None, []) is None
-    assert pick_model(ModelPreferences(hints=[ModelHint(name="x")]), []) is None

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from mcplite.protocol.error_text import Option, OptionText, json_words, missing_library, printable, shown, worded
+from mcplite.protocol.error_text import Option, OptionText, did_you_mean, json_words, missing_library, printable, shown, worded
 
 
 @pytest.mark.parametrize("url, text", [
@@ -51,3 +51,10 @@ def test_options_are_named_as_python_and_as_a_command_line_spell_them():
 ])
 def test_models_read_the_words_of_json(text, words):
     assert json_words(text) == words
+
+
+@pytest.mark.parametrize("name, most, hint", [
+    ("forcast", 1, "; did you mean 'forecast'?"), ("forcast", 2, "; did you mean 'forecast' or 'forecasts'?"), ("add", 2, ""),
+])
+def test_a_hint_names_what_is_near(name, most, hint):
+    assert did_you_mean(name, iter(["forecast", "forecasts", "weather"]), most) == hint

@@ -22,7 +22,8 @@ def test_stamping_keeps_what_is_there_and_changes_nothing():
     assert meta.stamp(None, members) == {"_meta": members}
 
 
-@pytest.mark.parametrize("given", [{}, {"name": "Ätna"}, {"a": {"_meta": 1}, "b": [1.5, None, "\ud800\u2028"]}])
+@pytest.mark.parametrize("given", [{}, {"name": "Ätna"}, {"a": {"_meta": 1}, "b": [1.5, None, "\ud800\u2028"]},
+                                   *({"text": "ä\ud800" * (jsonrpc.LONG // 2) + "x" * more} for more in range(-12, 4))])
 def test_params_whose_envelope_is_encoded_once_are_the_same_text(given):
     fixed = {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "\"c\"", "version": "1"}}
     encoded = jsonrpc.Encoded(fixed)

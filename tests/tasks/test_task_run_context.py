@@ -97,7 +97,7 @@ def test_once_must_be_json_where_the_task_may_be_begun_again():
 
     with task_client(mcp, JULY_2026) as client:
         found = client.result(client.start("strict"))
-        assert found["isError"] and "cannot be stored as JSON" in found["content"][0]["text"]
+        assert found["isError"] and "cannot be kept as JSON" in found["content"][0]["text"]
         assert client.result(client.start("loose"))["content"][0]["text"] == "True"
     mcp.close()
 

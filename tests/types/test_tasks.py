@@ -5,15 +5,7 @@ import pytest
 from mcplite.errors import ProtocolError
 from mcplite.revisions import JULY_2026, LEGACY, NOVEMBER_2025, REVISIONS
 from mcplite.types import CallToolResult, Tool, codec
-from mcplite.types.tasks import (
-    RELATED_TASK,
-    TERMINAL,
-    CreateTaskResult,
-    DetailedTask,
-    ListTasksResult,
-    TaskParams,
-    related_task,
-)
+from mcplite.types.tasks import RELATED_TASK, TERMINAL, CreateTaskResult, DetailedTask, ListTasksResult, related_task
 from tests.support import schemas
 
 TASK = DetailedTask("t1", "working", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z", 60_000, 500, "half of it is done")
@@ -84,15 +76,8 @@ def test_the_older_generation_is_valid_by_the_schema():
     for name, value in (("Task", TASK), ("GetTaskResult", TASK), ("CancelTaskResult", TASK),
                         ("CreateTaskResult", CreateTaskResult(TASK, {"com.example/a": 1})),
                         ("ListTasksResult", ListTasksResult([TASK], "next")), ("ListTasksResult", ListTasksResult()),
-                        ("TaskStatusNotificationParams", TASK), ("GetTaskRequest.params", TaskParams("t1"))):
+                        ("TaskStatusNotificationParams", TASK)):
         schemas.check(NOVEMBER_2025, name, codec.encode(value, NOVEMBER_2025))
-
-
-def test_params():
-    given = {"taskId": "t1", "inputResponses": {"k": {"action": "accept"}}, "_meta": {}}
-    assert codec.encode(codec.decode(TaskParams, given), JULY_2026) == given
-    with pytest.raises(ProtocolError, match="'taskId' is missing"):
-        codec.decode(TaskParams, {})
 
 
 def test_the_meta_of_a_message_that_belongs_to_a_task():

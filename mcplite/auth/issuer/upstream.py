@@ -39,7 +39,7 @@ from .users import User
 __all__ = ["UpstreamLogin", "UpstreamTokens", "upstream"]
 
 _log = get_logger(__name__)
-_METHODS = ("client_secret_post", "client_secret_basic", "none")
+_AUTHENTICATION_METHODS = ("client_secret_post", "client_secret_basic", "none")
 #: Seconds before its expiry from which on a token is refreshed.
 _EARLY_SECONDS = 60.0
 #: Characters of what is kept about a user, as JSON, and of a code or a token.
@@ -130,8 +130,8 @@ class UpstreamLogin:
             if not isinstance(value, str) or (value or option == "client_id") and not _TOKEN.fullmatch(value):
                 raise ValueError(f"{option}= of upstream({name!r}) is the text that the provider shows for your application; it"
                                  " is empty, or has blanks in it")
-        if authentication and authentication not in _METHODS:
-            raise ValueError(f"authentication={authentication[:100]!r}: give one of {', '.join(_METHODS)}")
+        if authentication and authentication not in _AUTHENTICATION_METHODS:
+            raise ValueError(f"authentication={authentication[:100]!r}: give one of {', '.join(_AUTHENTICATION_METHODS)}")
         if groups is not None and not callable(groups):
             raise ValueError("groups= is a function that turns what the provider says of a user into scopes of this server")
         self.name, self.title, self.provider = name, title or provider.title, provider
@@ -290,7 +290,7 @@ class UpstreamLogin:
         if not self._secret:
             return "none"
         preferred = self._authentication or self.provider.authentication
-        known = [method for method in _METHODS if method != "none" and method in endpoints.methods]
+        known = [method for method in _AUTHENTICATION_METHODS if method != "none" and method in endpoints.methods]
         return preferred or (known[0] if known else "client_secret_basic")
 
     # --- who the user is --------------------------------------------------------------------------------------

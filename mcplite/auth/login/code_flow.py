@@ -40,16 +40,16 @@ _UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
 class AuthorizationRequest:
     """One authorization request, and what is needed to check and use its answer (AUC-35).
 
-    :param server: its issuer is the one that the answer has to name.
+    :param issuer_server: its issuer is the one that the answer has to name.
     :param redirect_uri: to the letter as it was registered (AUTH-42).
     :param resource: the MCP server, as its metadata writes it.
     :param prompt: as for :class:`OAuth`.
     :raises AuthError: the URL to log in at would be too long to be shown to a user.
     """
 
-    def __init__(self, server: AuthorizationServer, client: ClientIdentity, redirect_uri: str, resource: str,
+    def __init__(self, issuer_server: AuthorizationServer, client: ClientIdentity, redirect_uri: str, resource: str,
                  scopes: Sequence[str], prompt: Optional[str] = None) -> None:
-        self._server = server
+        self._issuer_server = issuer_server
         self._redirect_uri = redirect_uri
         #: 32 random bytes each (AUTH-20, AUTH-21).
         self._verifier = secrets.token_urlsafe(32)
@@ -67,15 +67,15 @@ class AuthorizationRequest:
         if prompt:
             parameters["prompt"] = prompt
         #: The URL to send the user to.
-        self.url = _with_query(server.authorization_endpoint or "", parameters)
+        self.url = _with_query(issuer_server.authorization_endpoint or "", parameters)
         if len(self.url) > _LONGEST_URL:
-            parts = {**parameters, "authorization_endpoint": server.authorization_endpoint or ""}
+            parts = {**parameters, "authorization_endpoint": issuer_server.authorization_endpoint or ""}
             longest = max(parts, key=lambda name: len(parts[name]))
-            raise AuthError(f"the URL to log in at {server.issuer[:200]} would have {len(self.url)} of {_LONGEST_URL}"
+            raise AuthError(f"the URL to log in at {issuer_server.issuer[:200]} would have {len(self.url)} of {_LONGEST_URL}"
                             f" characters: its operator has to shorten {longest}, which has {len(parts[longest])} characters")
 
     def __repr__(self) -> str:
-        return f"<AuthorizationRequest to {self._server.issuer}>"
+        return f"<AuthorizationRequest to {self._issuer_server.issuer}>"
 
     def verified_code(self, redirect_url: str) -> str:
         """Check the state and issuer of the redirect, and return its code (AUC-35).
@@ -96,10 +96,10 @@ class AuthorizationRequest:
         if error is not None or "error" in given:
             text = one_line(_single(given, "error_description") or "", _LONGEST_DESCRIPTION)
             reason = one_line(error or "error", 100) + (f": {text}" if text else "")
-            raise AuthError(f"{self._server.issuer} did not authorize: {reason}", error=(error or "")[:100])
+            raise AuthError(f"{self._issuer_server.issuer} did not authorize: {reason}", error=(error or "")[:100])
         code = _single(given, "code")
         if not code:
-            raise AuthError(f"the answer of {self._server.issuer} to the login has neither a code nor an error")
+            raise AuthError(f"the answer of {self._issuer_server.issuer} to the login has neither a code nor an error")
         return code
 
     def _check_issuer(self, named: List[str]) -> None:
@@ -107,8 +107,8 @@ class AuthorizationRequest:
 
         :raises AuthError: it is not from the server that was asked.
         """
-        issuer = self._server.issuer
-        if not named and not self._server.names_issuer:
+        issuer = self._issuer_server.issuer
+        if not named and not self._issuer_server.names_issuer:
             return
         if not named:
             raise AuthError(f"the answer to the login does not name its authorization server, although {issuer} says that its"
@@ -207,14 +207,14 @@ class OAuth(Grant):
 
     def obtain(self, request: TokenRequest) -> Credentials:
         """Have the user log in, and exchange the code for a token; if the registration does not fit, once more with another."""
-        server = request.server
-        if server.authorization_endpoint is None:
-            raise AuthError(f"{server.issuer} has no page to log in at (authorization_endpoint)")
-        if server.pkce is False:
+        issuer_server = request.issuer_server
+        if issuer_server.authorization_endpoint is None:
+            raise AuthError(f"{issuer_server.issuer} has no page to log in at (authorization_endpoint)")
+        if issuer_server.pkce is False:
             # AUC-12
-            raise AuthError(f"{server.issuer} does not say that it supports PKCE with S256 (code_challenge_methods_supported),"
-                            " without which a login is not safe")
-        known, may_repeat = self._known(server), True
+            raise AuthError(f"{issuer_server.issuer} does not say that it supports PKCE with S256"
+                            " (code_challenge_methods_supported), without which a login is not safe")
+        known, may_repeat = self._known(issuer_server), True
         scopes: Sequence[str] = ()
         while True:
             preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
@@ -247,22 +247,22 @@ class OAuth(Grant):
 
         :param known: the client; None to register one, for these scopes.
         """
-        server, client = request.server, known
+        issuer_server, client = request.issuer_server, known
         request.client, request.user_agreed = None, False
         if self._redirect_uri is not None and _with_port(self._redirect_uri, visit) != visit.redirect_uri:
             raise AuthError(f"the browser cannot come back to {self._redirect_uri}: its port is taken, or it does not lead to"
                             " this machine; free it, give another redirect_uri=, or ask=")
         if client is None or (client.redirect_uris and visit.redirect_uri not in client.redirect_uris):
-            metadata = self._metadata(visit.redirect_uri, server, scopes)
-            client = register(request.web, server, metadata, self.store)
-        authorization = AuthorizationRequest(server, client, visit.redirect_uri, request.resource.resource, request.scopes,
-                                             self._prompt)
+            metadata = self._metadata(visit.redirect_uri, issuer_server, scopes)
+            client = register(request.web, issuer_server, metadata, self.store)
+        authorization = AuthorizationRequest(issuer_server, client, visit.redirect_uri, request.resource.resource,
+                                             request.scopes, self._prompt)
         end = time.monotonic() + self._timeout
 
         def check() -> None:
             request.check()
             if time.monotonic() > end:
-                raise AuthError(f"the user did not log in at {server.issuer} within {self._timeout:g} s")
+                raise AuthError(f"the user did not log in at {issuer_server.issuer} within {self._timeout:g} s")
 
         request.client = client
         try:
@@ -274,33 +274,33 @@ class OAuth(Grant):
         try:
             code = authorization.verified_code(back)
             request.user_agreed = True
-            return self._credentials(request, client, authorization.token_request_fields(code))
+            return self._request_token(request, client, authorization.token_request_fields(code))
         except AuthError as error:
             if error.error in _UNKNOWN_CLIENT:
                 self.on_client_unknown(client)
             raise
 
-    def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:
+    def _known(self, issuer_server: AuthorizationServer) -> Optional[ClientIdentity]:
         """Return the client's identity, if it is known before the user is asked (AUC-56)."""
         if self._client_id is not None:
-            return client_by_hand(server, self._client_id, self._client_secret)
-        if self._document_url is not None and server.accepts_client_documents:
-            return ClientIdentity(server.issuer, self._document_url)
-        return find_registration(self.store, server.issuer, self._redirect_uri)
+            return client_by_hand(issuer_server, self._client_id, self._client_secret)
+        if self._document_url is not None and issuer_server.accepts_client_documents:
+            return ClientIdentity(issuer_server.issuer, self._document_url)
+        return find_registration(self.store, issuer_server.issuer, self._redirect_uri)
 
-    def _metadata(self, redirect_uri: str, server: AuthorizationServer, scopes: Sequence[str]) -> Dict[str, Any]:
+    def _metadata(self, redirect_uri: str, issuer_server: AuthorizationServer, scopes: Sequence[str]) -> Dict[str, Any]:
         # Without scopes at first: some servers never grant others than those of the registration (RFC 7591, section 2); others
         # grant none without.
         return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
-                               method=choose_method(server.methods, False, server.issuer), scopes=scopes)
+                               method=choose_method(issuer_server.methods, False, issuer_server.issuer), scopes=scopes)
 
-    def _visit(self, preferred: Optional[str], server: str) -> "Visit":
+    def _visit(self, preferred: Optional[str], mcp_name: str) -> "Visit":
         from .user_agent import CallbackVisit, default_user_agent
 
         ask: Any = self._ask
         if ask is not None and not hasattr(ask, "begin"):
-            return CallbackVisit(self._redirect_uri or "", server, ask)
-        visit: "Visit" = (ask or default_user_agent()).begin(preferred, server)
+            return CallbackVisit(self._redirect_uri or "", mcp_name, ask)
+        visit: "Visit" = (ask or default_user_agent()).begin(preferred, mcp_name)
         return visit
 
 
@@ -404,21 +404,22 @@ def _key(issuer: str) -> str:
     return f"client {issuer}"
 
 
-def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], store: Store) -> ClientIdentity:
+def register(web: Web, issuer_server: AuthorizationServer, metadata: Dict[str, Any], store: Store) -> ClientIdentity:
     """Register with an authorization server (RFC 7591), and store the registration.
 
     :param metadata: as :func:`client_metadata` makes it.
     :raises AuthError: the server has no registration, or refused; then with its reason (AUC-31).
     """
-    if server.registration_endpoint is None:
+    if issuer_server.registration_endpoint is None:
         raise AuthError(OptionText(
-            f"{server.issuer} has no dynamic registration: register a client with it, and give ", Option("client_id"), " (and ",
-            Option("client_secret"), ") with ", Option("issuer", f"issuer={server.issuer!r}", server.issuer)))
-    answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
+            f"{issuer_server.issuer} has no dynamic registration: register a client with it, and give ", Option("client_id"),
+            " (and ", Option("client_secret"), ") with ",
+            Option("issuer", f"issuer={issuer_server.issuer!r}", issuer_server.issuer)))
+    answer = web.post_json(issuer_server.registration_endpoint, "the registration endpoint", metadata)
     if not answer.accepted:
         by_hand = OptionText("; it may want a client that was registered by hand: ", Option("client_id"), " with ",
                              Option("issuer"))
-        if server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
+        if issuer_server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
             by_hand = OptionText(by_hand, "; or it issues no tokens itself: then ask its operator for one, and give it as ",
                                  Option("auth", "auth='...'"))
         hint = {
@@ -428,15 +429,15 @@ def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], st
                                                   " and application_type=") if "scope" not in metadata else OptionText(
                 f"; it was asked for the scopes {metadata['scope'][:200]}: see ", Option("scopes")),
         }.get(answer.error, by_hand)
-        raise AuthError(OptionText(f"{server.issuer} did not register this client: {answer.explain()}", hint),
+        raise AuthError(OptionText(f"{issuer_server.issuer} did not register this client: {answer.explain()}", hint),
                         error=answer.error)
-    client = _identity(answer.document, server, metadata)
-    store.save(_key(server.issuer), client.record())
+    client = _identity(answer.document, issuer_server, metadata)
+    store.save(_key(issuer_server.issuer), client.record())
     return client
 
 
-def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata: Mapping[str, Any]) -> ClientIdentity:
-    issuer, id, secret = server.issuer, document.get("client_id"), document.get("client_secret")
+def _identity(document: Mapping[str, Any], issuer_server: AuthorizationServer, metadata: Mapping[str, Any]) -> ClientIdentity:
+    issuer, id, secret = issuer_server.issuer, document.get("client_id"), document.get("client_secret")
     if not isinstance(id, str) or not id:
         raise AuthError(f"{issuer} answered a registration without a client_id")
     if len(id) > _LONGEST_ID:
@@ -447,7 +448,7 @@ def _identity(document: Mapping[str, Any], server: AuthorizationServer, metadata
     method = named or metadata["token_endpoint_auth_method"]
     if method == "none" and has_secret and not named:
         # RFC 7591, section 2: without a method it is the first of these.
-        method = next((method for method in SECRET_METHODS if method in server.methods), SECRET_METHODS[0])
+        method = next((method for method in SECRET_METHODS if method in issuer_server.methods), SECRET_METHODS[0])
     if method not in METHODS:
         raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it does not support")
     if method != "none" and not has_secret:

@@ -199,17 +199,17 @@ def _server(document: Dict[str, Any], issuer: str, described: bool) -> Authoriza
                 raise AuthError(f"the {name} of {issuer[:200]} has a fragment, which no endpoint may have")
     if "token_endpoint" not in endpoints:
         raise AuthError(f"{_SERVER} {issuer[:200]} names no token_endpoint")
-    server = AuthorizationServer(issuer, **endpoints)
+    issuer_server = AuthorizationServer(issuer, **endpoints)
     methods = _texts(document.get("token_endpoint_auth_methods_supported"))
     if methods:
-        server.methods = methods
-    server.scopes = _texts(document.get("scopes_supported")) or ()
-    server.pkce = "S256" in (_texts(document.get("code_challenge_methods_supported")) or ())
+        issuer_server.methods = methods
+    issuer_server.scopes = _texts(document.get("scopes_supported")) or ()
+    issuer_server.pkce = "S256" in (_texts(document.get("code_challenge_methods_supported")) or ())
     if not described and "code_challenge_methods_supported" not in document:
-        server.pkce = None  # clients had to use PKCE before servers could announce it (AUC-12 is of late 2025)
-    server.names_issuer = document.get("authorization_response_iss_parameter_supported") is True
-    server.accepts_client_documents = document.get("client_id_metadata_document_supported") is True
-    return server
+        issuer_server.pkce = None  # clients had to use PKCE before servers could announce it (AUC-12 is of late 2025)
+    issuer_server.names_issuer = document.get("authorization_response_iss_parameter_supported") is True
+    issuer_server.accepts_client_documents = document.get("client_id_metadata_document_supported") is True
+    return issuer_server
 
 
 def _texts(value: Any) -> Optional[List[str]]:
@@ -230,7 +230,7 @@ _REMEMBERED = 600.0
 _MOST_STEPS = 3
 
 
-def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, server: AuthorizationServer,
+def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, issuer_server: AuthorizationServer,
                   given: Sequence[str], granted: Sequence[str], offline: bool) -> List[str]:
     """Return the scopes to ask for: those of the challenge, else all of the metadata, else none beside the caller's (AUC-39).
 
@@ -244,7 +244,7 @@ def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, s
     named = None if challenge is None else challenge.scopes
     base = named or [scope for scope in given if scope != OFFLINE_ACCESS] or resource.scopes or ()
     chosen = [scope for scope in dict.fromkeys([*granted, *base, *given]) if scope != OFFLINE_ACCESS]
-    if offline and chosen and OFFLINE_ACCESS in server.scopes:
+    if offline and chosen and OFFLINE_ACCESS in issuer_server.scopes:
         chosen.append(OFFLINE_ACCESS)  # AUC-47: only where the server knows it
     return chosen
 

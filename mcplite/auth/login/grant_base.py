@@ -20,7 +20,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from ...errors import AuthError, TransportError
 from ...net.exchange import Exchange, Reply, Stopped
 from ...net.origin_client import OriginClient
-from ...net.settings import HTTPSettings, Recover, TokenProvider, TokenSource, Verify
+from ...net.settings import HTTPSettings, Recovery, TokenProvider, TokenSource, Verify
 from ...protocol.error_text import OptionText, shown
 from ...protocol.http.headers import POST_HEADERS
 from ...protocol.http.oauth import Challenge, canonical, check_url, find_challenge, parse_challenges
@@ -53,7 +53,7 @@ class TokenRequest:
 
     web: Web
     resource: ProtectedResource
-    server: AuthorizationServer
+    issuer_server: AuthorizationServer
     scopes: List[str]
     #: Makes the proofs of possession that the token is bound to; None for a bearer token.
     proofs: Optional[Proofs]
@@ -123,11 +123,10 @@ class ServerTokens(TokenSource):
         self.history = LoginHistory(self.name)
         #: Why the last login has ended, until an error has said so; used under the token lock.
         self._ended = ""
-        #: The four below change under the token lock; they are read without it. ``server`` is the authorization server that was
-        #: used last.
+        #: The four below change under the token lock; they are read without it. ``issuer_server`` is the one used last.
         self._current: Optional[Credentials] = None
         self._loaded = False
-        self.server: Optional[AuthorizationServer] = None
+        self.issuer_server: Optional[AuthorizationServer] = None
         self._proofs: Optional[Proofs] = None
 
     @property
@@ -135,8 +134,8 @@ class ServerTokens(TokenSource):
         """The authentication schemes whose challenges are read, the preferred one first."""
         return ("dpop", "bearer") if self._grant.dpop else ("bearer", "dpop")
 
-    def new_recovery(self) -> Recover:
-        return TokenRecovery(self).recover
+    def new_recovery(self) -> Recovery:
+        return TokenRecovery(self)
 
     def _web(self, exchange: Exchange, address: Optional[str] = None) -> Web:
         return Web(self.url, self.settings, address=address, given=self._grant.given_urls, check=exchange.next_timeout)
@@ -251,15 +250,15 @@ class ServerTokens(TokenSource):
             if current is None or current.access_token != old.access_token or current.refresh_token is None:
                 return current
             with self._web(exchange) as web:
-                server = self.server
-                if server is None or server.issuer != current.issuer:
-                    server = find_server(web, current.issuer, current.described, {})
+                issuer_server = self.issuer_server
+                if issuer_server is None or issuer_server.issuer != current.issuer:
+                    issuer_server = find_server(web, current.issuer, current.described, {})
                 try:
-                    new = TokenEndpoint(web, server, self._proofs_for(current), self._grant.signing_key).refresh(current)
+                    new = TokenEndpoint(web, issuer_server, self._proofs_for(current), self._grant.signing_key).refresh(current)
                 except AuthError as error:
-                    self.server = None  # it may have moved (AUC-55)
+                    self.issuer_server = None  # it may have moved (AUC-55)
                     return self._drop_refresh_token(current, error)
-                self.server = server
+                self.issuer_server = issuer_server
                 return self._save(new)
 
     def _drop_refresh_token(self, current: Credentials, error: AuthError) -> Credentials:
@@ -326,9 +325,9 @@ class ServerTokens(TokenSource):
             if current is None:
                 return False
             with self._web(exchange) as web:
-                self.server = find_server(web, current.issuer, current.described, {})
+                self.issuer_server = find_server(web, current.issuer, current.described, {})
                 try:
-                    TokenEndpoint(web, self.server, None, self._grant.signing_key).revoke(current)
+                    TokenEndpoint(web, self.issuer_server, None, self._grant.signing_key).revoke(current)
                 except AuthError as error:
                     if client_unknown(error):
                         self._grant.on_client_unknown(current.client)
@@ -342,25 +341,25 @@ class ServerTokens(TokenSource):
         versions = {"MCP-Protocol-Version": refusal.headers.get("MCP-Protocol-Version") or NEWEST_LEGACY.name}  # AUM-03
         resource = find_resource(web, self.url, refusal.challenge, versions)
         issuer = choose_issuer(resource, grant.issuer, None if current is None else current.issuer)
-        server = self.server = find_server(web, issuer, resource.described, versions)
-        if current is not None and (current.issuer != server.issuer or current.resource != resource.resource):
+        issuer_server = self.issuer_server = find_server(web, issuer, resource.described, versions)
+        if current is not None and (current.issuer != issuer_server.issuer or current.resource != resource.resource):
             # AUC-33: credentials of one authorization server are never shown to another.
-            _log.info("%s asks for tokens of %s now; those of %s are dropped", self.name, server.issuer, current.issuer)
+            _log.info("%s asks for tokens of %s now; those of %s are dropped", self.name, issuer_server.issuer, current.issuer)
             grant.store.delete(self.key)
             current = None
         proofs = self._proofs_for(current)
         if may_refresh and current is not None and current.refresh_token is not None:
             try:
-                return "refreshed", TokenEndpoint(web, server, proofs, grant.signing_key).refresh(current)
+                return "refreshed", TokenEndpoint(web, issuer_server, proofs, grant.signing_key).refresh(current)
             except AuthError as error:
                 self._drop_refresh_token(current, error)
         if grant.interactive:
-            self._check_login(exchange, resource.resource, server.issuer, step_up)
+            self._check_login(exchange, resource.resource, issuer_server.issuer, step_up)
         granted = [] if current is None else current.scopes
-        scopes = choose_scopes(refusal.challenge, resource, server, grant.scopes, granted, grant.interactive)
+        scopes = choose_scopes(refusal.challenge, resource, issuer_server, grant.scopes, granted, grant.interactive)
         if step_up:
             self.history.on_step_up(scopes, refusal.challenge)
-        request = TokenRequest(web, resource, server, scopes, proofs, exchange.next_timeout)
+        request = TokenRequest(web, resource, issuer_server, scopes, proofs, exchange.next_timeout)
         counts = False  # whether the step up is one that was granted or refused
         try:
             with exchange.paused() if grant.interactive else contextlib.nullcontext():
@@ -399,7 +398,7 @@ class ServerTokens(TokenSource):
         return None
 
 
-class TokenRecovery:
+class TokenRecovery(Recovery):
     """The recovery of one request from 401 and 403: remembers what was tried.
 
     :param tokens: of the server that refuses.
@@ -413,7 +412,6 @@ class TokenRecovery:
         self._repeats = 0
 
     def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
-        """See :meth:`TokenSource.new_recovery`."""
         header = reply.headers.get("www-authenticate") or ""
         challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
         code = None if challenge is None else challenge.get("error")
@@ -522,13 +520,15 @@ class Grant(TokenProvider):
     def obtain(self, request: TokenRequest) -> Credentials:
         """Obtain a token, from the beginning.
 
+        ``OAuth`` (:mod:`.code_flow`) and each grant of :mod:`.service_grants` do it in their own way.
+
         :raises AuthError: no token could be obtained.
         """
         raise NotImplementedError
 
-    def _credentials(self, request: TokenRequest, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Credentials:
+    def _request_token(self, request: TokenRequest, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Credentials:
         """Ask the token endpoint for a token, with the form fields of this grant."""
-        endpoint = TokenEndpoint(request.web, request.server, request.proofs, self.signing_key)
+        endpoint = TokenEndpoint(request.web, request.issuer_server, request.proofs, self.signing_key)
         return endpoint.request(client, request.resource.resource, fields, request.scopes, request.resource.described)
 
     def on_client_unknown(self, client: ClientIdentity) -> None:

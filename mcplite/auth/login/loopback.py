@@ -155,7 +155,7 @@ class LoopbackListener:
         self._state = state
         found = wait_ready([*self._servers, *([] if source is None else [source])], seconds)
         for server in found.intersection(self._servers):
-            server.handle_request()
+            server.handle_request()  # a thread runs _BrowserConnection.do_GET, whose deliver() sets _answer
         answer = self._answer
         if answer is None:
             return None

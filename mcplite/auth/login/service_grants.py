@@ -41,8 +41,8 @@ class _Unattended(Grant):
     def accepts(self, credentials: Credentials) -> bool:
         return super().accepts(credentials) and credentials.client.client_id == self._client_id
 
-    def _client(self, server: AuthorizationServer) -> ClientIdentity:
-        return client_by_hand(server, self._client_id, self._client_secret)
+    def _client(self, issuer_server: AuthorizationServer) -> ClientIdentity:
+        return client_by_hand(issuer_server, self._client_id, self._client_secret)
 
 
 class ClientCredentials(_Unattended):
@@ -73,15 +73,15 @@ class ClientCredentials(_Unattended):
         if private_key is not None:
             self.signing_key = SigningKey.load(private_key, algorithm, key_id)
 
-    def _client(self, server: AuthorizationServer) -> ClientIdentity:
+    def _client(self, issuer_server: AuthorizationServer) -> ClientIdentity:
         if self.signing_key is not None:
-            return ClientIdentity(server.issuer, self._client_id, method="private_key_jwt")
-        return super()._client(server)
+            return ClientIdentity(issuer_server.issuer, self._client_id, method="private_key_jwt")
+        return super()._client(issuer_server)
 
     def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token in the program's own name."""
         fields = {"grant_type": "client_credentials", "scope": " ".join(request.scopes) or None}
-        return self._credentials(request, self._client(request.server), fields)
+        return self._request_token(request, self._client(request.issuer_server), fields)
 
 
 class WorkloadIdentity(_Unattended):
@@ -105,7 +105,7 @@ class WorkloadIdentity(_Unattended):
     def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token, once: an assertion that was refused is refused again."""
         fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(request.scopes) or None}
-        return self._credentials(request, self._client(request.server), fields)
+        return self._request_token(request, self._client(request.issuer_server), fields)
 
 
 class EnterpriseManaged(_Unattended):
@@ -146,7 +146,7 @@ class EnterpriseManaged(_Unattended):
         scope = " ".join(request.scopes) or None
         answer = request.web.post_form(self._idp, "the identity provider", {
             "grant_type": _EXCHANGE, "requested_token_type": _ID_JAG, "subject_token": _text(self._id_token),
-            "subject_token_type": _ID_TOKEN, "audience": request.server.issuer, "resource": request.resource.resource,
+            "subject_token_type": _ID_TOKEN, "audience": request.issuer_server.issuer, "resource": request.resource.resource,
             "scope": scope, "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
         grant = answer.document.get("access_token")
         if not answer.accepted or not isinstance(grant, str):
@@ -155,7 +155,7 @@ class EnterpriseManaged(_Unattended):
         if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:
             raise AuthError("the identity provider gave another kind of token than a grant for another server (id-jag)")
         fields = {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope}
-        return self._credentials(request, self._client(request.server), fields)
+        return self._request_token(request, self._client(request.issuer_server), fields)
 
 
 def _text(assertion: Assertion) -> str:

@@ -122,13 +122,13 @@ def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> st
     return method
 
 
-def client_by_hand(server: AuthorizationServer, client_id: str, secret: Optional[str]) -> ClientIdentity:
+def client_by_hand(issuer_server: AuthorizationServer, client_id: str, secret: Optional[str]) -> ClientIdentity:
     """Return the identity of a client that was registered by hand.
 
     :raises AuthError: the server supports no method of this client's.
     """
-    method = choose_method(server.methods, True, server.issuer) if secret else "none"
-    return ClientIdentity(server.issuer, client_id, secret, method, guessed=True)
+    method = choose_method(issuer_server.methods, True, issuer_server.issuer) if secret else "none"
+    return ClientIdentity(issuer_server.issuer, client_id, secret, method, guessed=True)
 
 
 def ends_login(error: AuthError) -> bool:
@@ -150,9 +150,9 @@ class TokenEndpoint:
     :param signing_key: by which a client of "private_key_jwt" authenticates.
     """
 
-    def __init__(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs] = None,
+    def __init__(self, web: Web, issuer_server: AuthorizationServer, proofs: Optional[Proofs] = None,
                  signing_key: Optional[SigningKey] = None) -> None:
-        self._web, self._server, self._proofs, self._signing_key = web, server, proofs, signing_key
+        self._web, self._issuer_server, self._proofs, self._signing_key = web, issuer_server, proofs, signing_key
 
     def request(self, client: ClientIdentity, resource: str, fields: Mapping[str, Optional[str]], scopes: List[str],
                 described: bool = True) -> Credentials:
@@ -162,9 +162,9 @@ class TokenEndpoint:
         :param scopes: that are asked for; granted, unless the answer says otherwise (RFC 6749, section 5.1).
         :raises AuthError: the server refused, with its code as ``error``; or its answer has no token.
         """
-        answer = self._ask(self._server.token_endpoint, "the token endpoint", client, {**fields, "resource": resource})
+        answer = self._ask(self._issuer_server.token_endpoint, "the token endpoint", client, {**fields, "resource": resource})
         if not answer.accepted:
-            raise AuthError(f"{self._server.issuer} gave no token: {answer.explain()}", error=answer.error,
+            raise AuthError(f"{self._issuer_server.issuer} gave no token: {answer.explain()}", error=answer.error,
                             status=answer.status)
         credentials = self._credentials(answer.document, client, resource, scopes)
         credentials.described = described
@@ -172,8 +172,8 @@ class TokenEndpoint:
 
     def _ask(self, url: str, what: str, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
         """Post a form as a client, and return the answer; where the server does not accept a secret, send it in another way."""
-        if client.issuer != self._server.issuer:
-            raise AuthError(f"a client of {client.issuer} is never shown to {self._server.issuer}")  # AUC-33
+        if client.issuer != self._issuer_server.issuer:
+            raise AuthError(f"a client of {client.issuer} is never shown to {self._issuer_server.issuer}")  # AUC-33
         answer: Optional[Answer] = None
         for way in self._ways(client):
             latest = self._ask_as(way, url, what, client, fields)
@@ -189,7 +189,7 @@ class TokenEndpoint:
         ways = [client.method]
         if client.method in (_BASIC, _POST):
             if client.guessed:
-                ways += [method for method in (_BASIC, _POST) if method not in ways and method in self._server.methods]
+                ways += [method for method in (_BASIC, _POST) if method not in ways and method in self._issuer_server.methods]
             if _BASIC in ways:
                 ways.append(_BASIC_AND_ID)
         return ways
@@ -220,12 +220,12 @@ class TokenEndpoint:
             return {}, {"client_id": client.client_id, "client_secret": secret}
         if way == "private_key_jwt":
             if self._signing_key is None:
-                raise AuthError(f"{client.client_id} authenticates at {self._server.issuer} by a private key, which is not"
-                                " available here; use the same ClientCredentials(private_key=...) as before")
+                raise AuthError(f"{client.client_id} authenticates at {self._issuer_server.issuer} by a private key, which is"
+                                " not available here; use the same ClientCredentials(private_key=...) as before")
             return {}, {
                 "client_id": client.client_id,
                 "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
-                "client_assertion": client_assertion(self._signing_key, client.client_id, self._server.issuer)}
+                "client_assertion": client_assertion(self._signing_key, client.client_id, self._issuer_server.issuer)}
         return {}, {"client_id": client.client_id}
 
     def _credentials(self, document: Mapping[str, Any], client: ClientIdentity, resource: str,
@@ -233,16 +233,16 @@ class TokenEndpoint:
         token, kind = document.get("access_token"), document.get("token_type")
         scheme = "Bearer" if self._proofs is None else "DPoP"
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
-            raise AuthError(f"{self._server.issuer} answered without an access_token that can be sent")
+            raise AuthError(f"{self._issuer_server.issuer} answered without an access_token that can be sent")
         if not isinstance(kind, str) or kind.lower() != scheme.lower():
             # RFC 9449, section 5: a client that asks for a bound token must notice when it gets a bearer token.
-            raise AuthError(f"{self._server.issuer} gave a token of the type {str(kind)[:50]!r} in place of {scheme}")
+            raise AuthError(f"{self._issuer_server.issuer} gave a token of the type {str(kind)[:50]!r} in place of {scheme}")
         refresh, granted = document.get("refresh_token"), document.get("scope")
         key = None if self._proofs is None else self._proofs.key.pem
         lifetime = _lifetime(document.get("expires_in"))
         return Credentials(
-            self._server.issuer, resource, client, token, scheme, refresh if isinstance(refresh, str) and refresh else None,
-            None if lifetime is None else time.time() + lifetime,
+            self._issuer_server.issuer, resource, client, token, scheme,
+            refresh if isinstance(refresh, str) and refresh else None, None if lifetime is None else time.time() + lifetime,
             granted.split() if isinstance(granted, str) and granted.strip() else list(scopes), key=key, lifetime=lifetime)
 
     def refresh(self, old: Credentials) -> Credentials:
@@ -261,7 +261,7 @@ class TokenEndpoint:
 
         :raises AuthError: the server did not revoke them.
         """
-        url = self._server.revocation_endpoint
+        url = self._issuer_server.revocation_endpoint
         if url is None:
             return
         refused: Optional[AuthError] = None
@@ -272,7 +272,7 @@ class TokenEndpoint:
                                    {"token": token, "token_type_hint": kind})
                 # RFC 7009, section 2.2.1: a self-contained token cannot be revoked and stays valid until it expires.
                 if not answer.accepted and answer.error != "unsupported_token_type" and refused is None:
-                    refused = AuthError(f"{self._server.issuer} did not revoke the {kind}: {answer.explain()}",
+                    refused = AuthError(f"{self._issuer_server.issuer} did not revoke the {kind}: {answer.explain()}",
                                         error=answer.error, status=answer.status)
         if refused is not None:
             raise refused

@@ -63,11 +63,11 @@ _URL = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&()*+,;=%]+")
 class UserAgent:
     """How a user is asked to log in; subclass it for another way."""
 
-    def begin(self, preferred: Optional[str], server: str) -> "Visit":
+    def begin(self, preferred: Optional[str], mcp_name: str) -> "Visit":
         """Prepare one login, without showing anything yet.
 
         :param preferred: the redirect URI that is registered already; used again if that is possible.
-        :param server: the name of the MCP server, or its host, for the user to read.
+        :param mcp_name: the name of the MCP server, or its host, for the user to read.
         :raises AuthError: there is no way to ask a user.
         """
         raise NotImplementedError
@@ -113,14 +113,14 @@ class Visit:
 class NoUserAgent(UserAgent):
     """Refuses every login, because there is neither a browser nor a terminal; the error says what to do."""
 
-    def begin(self, preferred: Optional[str], server: str) -> Visit:
+    def begin(self, preferred: Optional[str], mcp_name: str) -> Visit:
         """Refuse.
 
         :raises AuthError: always.
         """
         package = __name__.rpartition(".auth.")[0]
         raise AuthError(OptionText(
-            f"{shown_name(server)} wants a user to log in, but no user can be asked here: there is neither a browser nor a"
+            f"{shown_name(mcp_name)} wants a user to log in, but no user can be asked here: there is neither a browser nor a"
             " terminal", Option("ask", f". Log in before with `python -m {package} login URL`, use credentials that need no"
                                 f" user ({package}.auth.ClientCredentials), or set how to ask with OAuth(ask=...)")))
 
@@ -133,9 +133,9 @@ class CallbackVisit(Visit):
         up. It runs on its own thread, so that the caller can stop waiting for it.
     """
 
-    def __init__(self, redirect_uri: str, server: str, function: Callable[[str], Optional[str]]) -> None:
+    def __init__(self, redirect_uri: str, mcp_name: str, function: Callable[[str], Optional[str]]) -> None:
         super().__init__(redirect_uri)
-        self._server = shown_name(server)
+        self._mcp_name = shown_name(mcp_name)
         self._function = function
 
     def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
@@ -146,11 +146,11 @@ class CallbackVisit(Visit):
             check()
         text = call.result()
         if text is None:
-            raise AuthError(f"the login to {self._server} was given up")
+            raise AuthError(f"the login to {self._mcp_name} was given up")
         back = redirect_answer(text, self.redirect_uri, state) if isinstance(text, str) else None
         if back is None:
             raise AuthError(f"the function given as ask= has not returned the URL by which the user came back from the login to"
-                            f" {self._server}: it does not carry the state of this login")
+                            f" {self._mcp_name}: it does not carry the state of this login")
         return back
 
 
@@ -185,9 +185,9 @@ def redirect_answer(text: str, redirect_uri: str, state: str) -> Optional[str]:
     return f"{redirect_uri.partition('?')[0]}?{query}"
 
 
-def shown_name(server: str) -> str:
+def shown_name(mcp_name: str) -> str:
     """Return a server's name as one line without control characters."""
-    return one_line(server, _LONGEST_NAME) or "the server"
+    return one_line(mcp_name, _LONGEST_NAME) or "the server"
 
 
 #: These take over the terminal, and most login pages do not work in them.
@@ -218,20 +218,20 @@ class Browser(UserAgent):
         self._listen_at = host, port, path
         self._out = out
 
-    def begin(self, preferred: Optional[str], server: str) -> Visit:
+    def begin(self, preferred: Optional[str], mcp_name: str) -> Visit:
         """Listen for the browser.
 
         :raises AuthError: the port is taken.
         """
-        return _BrowserVisit(self._listen(preferred, server), server, self._out, self._open or _open_browser)
+        return _BrowserVisit(self._listen(preferred, mcp_name), mcp_name, self._out, self._open or _open_browser)
 
-    def _listen(self, preferred: Optional[str], server: str) -> LoopbackListener:
+    def _listen(self, preferred: Optional[str], mcp_name: str) -> LoopbackListener:
         host, port, path = self._listen_at
         try:
             return LoopbackListener(host, port, path, preferred=preferred)
         except OSError as error:
             where = f"port {port} of {host}" if port else f"any port of {host}"
-            raise AuthError(f"the login to {shown_name(server)} needs {where} for the browser to come back to, which is not"
+            raise AuthError(f"the login to {shown_name(mcp_name)} needs {where} for the browser to come back to, which is not"
                             f" available: {error.strerror or error}") from error
 
 
@@ -242,11 +242,11 @@ class ListeningVisit(Visit):
     :param out: where messages are shown; stderr by default.
     """
 
-    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO]) -> None:
+    def __init__(self, listener: LoopbackListener, mcp_name: str, out: Optional[TextIO]) -> None:
         super().__init__(listener.redirect_uri)
         self.listener = listener
         #: The server's name, as it can be shown.
-        self.server = shown_name(server)
+        self.mcp_name = shown_name(mcp_name)
         #: Looked up now: a host program may replace stderr at any time.
         self._out = sys.stderr if out is None else out
 
@@ -258,28 +258,28 @@ class ListeningVisit(Visit):
             print(text, end=end, file=self._out, flush=True)
 
     def succeeded(self) -> None:
-        self.listener.send_page(200, "You are logged in", f"The login for {self.server} is complete.",
+        self.listener.send_page(200, "You are logged in", f"The login for {self.mcp_name} is complete.",
                                 "You can close this page and go back to the program.")
 
     def failed(self, text: str) -> None:
-        self.listener.send_page(400, "The login has failed", f"Logging in to {self.server} did not work:", text,
+        self.listener.send_page(400, "The login has failed", f"Logging in to {self.mcp_name} did not work:", text,
                                 "The program that asked you to log in can tell more.")
 
     def close(self) -> None:
         self.listener.send_page(400, "The login was not completed",
-                                f"The program has stopped logging in to {self.server}.", "To log in, start again from there.")
+                                f"The program has stopped logging in to {self.mcp_name}.", "To log in, start again from there.")
         self.listener.close()
 
 
 class _BrowserVisit(ListeningVisit):
-    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO], open: Callable[[str], object]) -> None:
-        super().__init__(listener, server, out)
+    def __init__(self, listener: LoopbackListener, mcp_name: str, out: Optional[TextIO], open: Callable[[str], object]) -> None:
+        super().__init__(listener, mcp_name, out)
         self._open = open
 
     def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         url = url_to_visit(url)
         check()
-        self.show(f"Log in to {self.server} in the browser that opens. If none does, visit\n  {url}")
+        self.show(f"Log in to {self.mcp_name} in the browser that opens. If none does, visit\n  {url}")
         # Never ended from here: the browser is the user's to close.
         opening: "Optional[futures.Future[object]]" = call_in_background(self._open, url, name="mcplite browser")
         while True:
@@ -355,24 +355,24 @@ class Terminal(Browser):
         super().__init__(out=out, **listener)
         self._source = source
 
-    def begin(self, preferred: Optional[str], server: str) -> Visit:
+    def begin(self, preferred: Optional[str], mcp_name: str) -> Visit:
         """Listen for a browser.
 
         :raises AuthError: the port is taken.
         """
         source = sys.stdin if self._source is None else self._source
-        return _TerminalVisit(self._listen(preferred, server), server, self._out, source)
+        return _TerminalVisit(self._listen(preferred, mcp_name), mcp_name, self._out, source)
 
 
 class _TerminalVisit(ListeningVisit):
-    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO], source: Optional[TextIO]) -> None:
-        super().__init__(listener, server, out)
+    def __init__(self, listener: LoopbackListener, mcp_name: str, out: Optional[TextIO], source: Optional[TextIO]) -> None:
+        super().__init__(listener, mcp_name, out)
         self._input = _TerminalInput(source)
 
     def ask(self, url: str, state: str, check: Callable[[], object]) -> str:
         url = url_to_visit(url)
         check()
-        self.show(f"To log in to {self.server}, visit\n\n  {url}\n\nThe browser will come back to {self.redirect_uri}"
+        self.show(f"To log in to {self.mcp_name}, visit\n\n  {url}\n\nThe browser will come back to {self.redirect_uri}"
                   " - when it runs on another machine,\nit cannot open that page: copy its address then, and paste it here.")
         self.show("Address: ", end="")
         wrong = 0
@@ -381,7 +381,7 @@ class _TerminalVisit(ListeningVisit):
             try:
                 line = self._input.line()
             except EOFError:
-                raise AuthError(f"the login to {self.server} was given up: nothing more can be typed") from None
+                raise AuthError(f"the login to {self.mcp_name} was given up: nothing more can be typed") from None
             if line is None:
                 back = self.listener.serve(state, SLICE_SECONDS, self._input.descriptor)
                 if back is not None:
@@ -393,7 +393,7 @@ class _TerminalVisit(ListeningVisit):
                 return back
             wrong += bool(line.strip())
             if wrong == _MOST_PASTES:
-                raise AuthError(f"the login to {self.server} was given up after {wrong} addresses that were not the one by"
+                raise AuthError(f"the login to {self.mcp_name} was given up after {wrong} addresses that were not the one by"
                                 f" which its browser came back")
             self._refuse(line, back)
 

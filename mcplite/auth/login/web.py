@@ -90,14 +90,14 @@ class AddressGuard:
     own network. A public server may name public addresses only; a server at a private address may name any. The returned
     addresses are used without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
 
-    :param server: URL of the MCP server. Its own host is always allowed.
+    :param mcp_url: URL of the MCP server. Its own host is always allowed.
     :param address: where it was met. By default its name is looked up, which may lead elsewhere by now; so this machine is
         allowed then only if the URL itself names it.
     :param given: URLs that the caller has given, and not the server; their hosts are allowed as well.
     """
 
-    def __init__(self, server: str, address: Optional[str] = None, given: Sequence[str] = ()) -> None:
-        self._home = home = origin_of(server)[1]
+    def __init__(self, mcp_url: str, address: Optional[str] = None, given: Sequence[str] = ()) -> None:
+        self._home = home = origin_of(mcp_url)[1]
         self._allowed = {home, *(origin_of(url)[1] for url in given)}
         #: Whether the server is at a private address; None before that is looked up.
         self._server_is_private: Optional[bool] = None if address is None else not is_public(address)
@@ -171,16 +171,16 @@ class Answer:
 class Web:
     """The requests of one attempt to get a token; connections last as long as the ``with`` block.
 
-    :param server: URL of the MCP server that the token is for.
+    :param mcp_url: URL of the MCP server that the token is for.
     :param settings: without credentials, which are for the MCP server alone.
     :param address: where that server was met, if it is known.
     :param given: URLs that the caller has given, which may be at private addresses.
     :param check: called before each read and write; raises when the caller no longer waits.
     """
 
-    def __init__(self, server: str, settings: HTTPSettings = HTTPSettings(), *, address: Optional[str] = None,
+    def __init__(self, mcp_url: str, settings: HTTPSettings = HTTPSettings(), *, address: Optional[str] = None,
                  given: Sequence[str] = (), check: Optional[Callable[[], object]] = None) -> None:
-        self._guard = AddressGuard(server, address, given)
+        self._guard = AddressGuard(mcp_url, address, given)
         self._settings = settings
         self._check = check
         self._clients: Dict[str, OriginClient] = {}

@@ -8,8 +8,9 @@ from urllib.parse import quote_plus
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url
 from ...rpc.tracing import get_logger
-from ...server.principals import Principal, VerifiedTokens
+from ...server.principals import Principal
 from .fetch import FetchError, fetch_json
+from .verified_tokens import VerifiedTokens
 
 __all__ = ["Introspection"]
 

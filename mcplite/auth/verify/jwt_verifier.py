@@ -28,8 +28,9 @@ from typing import (
 from ...protocol.error_text import shown
 from ...protocol.http.oauth import check_url, issuer_metadata_urls
 from ...rpc.tracing import get_logger
-from ...server.principals import Principal, VerifiedTokens
+from ...server.principals import Principal
 from .fetch import FetchError, deadline, fetch_json
+from .verified_tokens import VerifiedTokens
 
 __all__ = ["InvalidToken", "JWTVerifier", "KeySet", "audience_of", "fitting", "fetch_metadata", "metadata_keys_url",
            "read_claims", "read_jwk", "read_keys"]

@@ -1,8 +1,8 @@
 """The channel to one server over Streamable HTTP: sends and reads calls, and owns the endpoint and the exchanges in progress.
 
-``connect()`` makes it for a URL. There is no reading thread and no hand-over: each caller posts its own request, and its thread
-deals with all that arrives in the response (progress, requests of the server's handler, the answer). When the response breaks
-off, the caller resumes the stream (RES-04), as long as its own time lasts.
+``connect()`` makes it for a URL. No thread reads for others: each caller posts its own request, and its thread processes
+everything that arrives in the response (progress, requests of the server's handler, the answer). If the response breaks off,
+the caller resumes the stream (RES-04), within the time limits of its call.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from .http_endpoint import SILENT_SECONDS, SLICE_SECONDS, GetStream, HTTPEndpoin
 __all__ = ["HTTPChannel", "HTTPReading"]
 
 _log = get_logger(__name__)
-#: Seconds that the end of a response may come behind its answer, for the connection to be used again.
+#: If the end of a response comes within this many seconds after its answer, the connection is used again.
 _TAIL_SECONDS = 0.05
 #: Attempts to resume a stream, in a row, before the call fails.
 _MOST_ATTEMPTS = 5
@@ -40,7 +40,7 @@ class _ResponseState(ResumableStream):
     reply: Optional[Reply] = None
     #: When the last data came.
     last_data_at = 0.0
-    #: Why the stream is not read any more, if it broke.
+    #: The error that broke the stream; None once it is resumed.
     broken: Optional[Exception] = None
     #: Until when the end of the response is read, once the answer has come.
     drain_until: Optional[float] = None
@@ -60,7 +60,7 @@ class HTTPReading(Reading):
         self._stopped = False
         #: The ids of the calls whose threads are in a read or a write. Without a lock: each change is one step in C.
         self._busy: Dict[int, None] = {}
-        #: Of ``_busy``, for :meth:`stop`.
+        #: Wakes :meth:`stop`, which waits until ``_busy`` is empty.
         self._left = Sleepers()
 
     # --- the caller's thread --------------------------------------------------------------------------
@@ -90,7 +90,8 @@ class HTTPReading(Reading):
                     raise error.of_second_attempt(first) from error
                 if error.stale and pending.method not in REPEATABLE:
                     raise TransportError(f"{error}, so {pending.method!r} was not sent again") from error
-                # Without a session a repeated request needs another id (H26-22), which is not given here.
+                # Without a session a repeated request needs another id (H26-22), so it is not repeated here, but by
+                # ModernClientSession.
                 if not error.stale or pending.beside is not None:
                     raise
                 first = error
@@ -205,14 +206,16 @@ class HTTPReading(Reading):
         if reply is not None and pending.outcome is None:
             reply.close()  # the call was given up, so that nothing reads the rest of the response
         elif reply is not None:
-            # Its end follows the answer, most often in the same packet; then its connection can be used again.
+            # The end of the response follows the answer, most often in the same packet. After it the connection can be used
+            # again.
             call.drain_until = time.monotonic() + _TAIL_SECONDS
             try:
                 while reply.read1():
                     continue
             except (Stopped, TransportError):
                 reply.close()
-        # Its functions refer to this call, and a circle would keep the result until the garbage collector comes.
+        # The exchange has functions that refer to this call. This cycle of references would keep the result until the garbage
+        # collector runs.
         call.exchange = call.reply = None
 
     # --- time ---------------------------------------------------------------------------------------------
@@ -225,7 +228,8 @@ class HTTPReading(Reading):
                 raise Stopped
             elif (call.reply is not None and time.monotonic() - call.last_data_at > SILENT_SECONDS
                   and not (pending.beside is not None and pending.method not in REPEATABLE)):
-                # A call without a session would be cancelled with its response (H26-10): its own timeout decides.
+                # To end the response of a call without a session would cancel the call (H26-10), so only its own timeout ends
+                # it.
                 raise TimeoutError(f"nothing came for {SILENT_SECONDS:g} s")
             else:
                 seconds = pending.remaining()
@@ -242,7 +246,7 @@ class HTTPReading(Reading):
 
     def interrupt(self, pending: Pending) -> None:
         call = self._calls.get(pending.id)
-        exchange = None if call is None else call.exchange  # once, since done() takes it off the call
+        exchange = None if call is None else call.exchange  # read once, since done() may set it to None meanwhile
         if exchange is not None:
             exchange.interrupt()
 
@@ -282,7 +286,7 @@ def _is_answer(data: bytes) -> bool:
 
 
 def _ignore(data: bytes) -> None:
-    """Discard an answer that comes to something else than a request."""
+    """Discard an answer to a message that is no request."""
 
 
 class HTTPChannel(Channel):
@@ -290,12 +294,12 @@ class HTTPChannel(Channel):
 
     :param url: of the endpoint.
     :param line_limit: bytes that one message may have; default 16 MiB.
-    :param listen: whether to open the GET stream, by which a server sends what belongs to no call.
+    :param listen: whether to open the GET stream, on which a server sends messages that belong to no call.
     :raises ValueError: the URL is not one of a server, or a header cannot be sent.
     """
 
     interruptible = True
-    carries_beside = True
+    carries_headers = True
     reopens_after_fork = True
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20,
@@ -313,7 +317,8 @@ class HTTPChannel(Channel):
         self._closed = False
         #: Set when it is closed: nothing is sent again.
         self._closing = threading.Event()
-        #: For the answers that are sent again: a server that breaks the connection of each must not cost a thread for each.
+        #: Bounds the answers that are sent again at a time: if a server breaks the connection of each, there must not be a
+        #: thread for each.
         self._again = threading.Semaphore(_MOST_AGAIN)
 
     def let_go(self, owner: int) -> None:
@@ -344,13 +349,13 @@ class HTTPChannel(Channel):
         try:
             self._write(data, timeout, None)
         except (TransportError, RequestTimeout) as error:
-            # A handler of the server waits for an answer. One that arrives twice is taken once, by its id.
+            # A handler of the server waits for this answer. If the answer arrives twice, the server takes it once, by its id.
             if self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data):
                 raise
             if not self._again.acquire(blocking=False):
                 raise
             _log.debug("an answer to %s is sent again: %s", self.name, error)
-            # Not by this thread, which has other answers to send; that one ends with the channel.
+            # Another thread sends it again, since this one may have other answers to send. That thread ends with the channel.
             try:
                 self._workers.spawn(lambda: self._write_again(data))
             except TransportError:

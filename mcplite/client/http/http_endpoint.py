@@ -1,8 +1,8 @@
 """One URL over Streamable HTTP: sends POST, GET and DELETE with the headers of the session, and listens to its GET stream.
 
 The channel, its reading and the GET stream share one :class:`HTTPEndpoint`; it keeps the session id and the revision for all of
-them. A :class:`ResumableStream` knows the last event id and the pause before the next attempt. The GET stream, which resumes by
-it, carries what the server sends that belongs to no call; each session of the legacy era has one.
+them. A :class:`ResumableStream` knows the last event id and the pause before the next attempt. The GET stream has one, to
+resume by it. It carries the messages of the server that belong to no call; each session of the legacy era has a GET stream.
 """
 
 import random
@@ -31,9 +31,9 @@ __all__ = [
 
 _log = get_logger(__name__)
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
-#: What servers say with 400 of a session that they do not know, such as those of the TypeScript SDK's examples.
+#: Words in the body of a 400 by which servers, such as the examples of the TypeScript SDK, say that they do not know a session.
 _NO_SESSION = re.compile(r"session|not (?:yet )?initiali[sz]ed", re.IGNORECASE)
-#: The statuses that ask for another attempt, by the header Retry-After; the request was not served.
+#: The statuses whose header Retry-After asks for another attempt; the request was not served.
 _BUSY = frozenset({429, 503})
 #: Seconds that a read or write blocks at most: the channel may be closed, or another response may have brought the answer.
 SLICE_SECONDS = 1.0
@@ -51,17 +51,18 @@ class HTTPEndpoint:
 
     def __init__(self, url: str, settings: HTTPSettings, line_limit: int) -> None:
         self._client = OriginClient(url, settings)
-        #: How errors and logs call the server.
+        #: How errors and logs name the server.
         self.name = shown(url)
         self.line_limit = line_limit
         #: The server's name for the session; empty without one.
         self.session_id = ""
-        #: Whether a session was lost by a 400, and whether the one after it, which is the present one, has not answered yet: if
-        #: that is refused as well, the 400 means no loss.
+        #: ``_refused``: whether a 400 was taken for the loss of a session, and no session has begun since. ``_doubted``:
+        #: whether the present session began after such a 400, and has not answered yet. If it is refused with 400 as well, a
+        #: 400 of this server does not mean that a session is lost.
         self._refused = self._doubted = False
-        #: The revision, when requests have to repeat it (HDR-01).
+        #: The revision, if requests have to repeat it (HDR-01); otherwise None.
         self.version: Optional[str] = None
-        #: Returns headers of each message in addition, on the thread that sends it.
+        #: Returns further headers for each message; called on the thread that sends it.
         self.added_headers: Optional[Callable[[], Mapping[str, str]]] = None
 
     def post(self, exchange: Exchange, data: bytes, initialize: bool = False,
@@ -111,7 +112,7 @@ class HTTPEndpoint:
         return reply
 
     def end_session(self, exchange: Exchange, id: str) -> None:
-        """Tell the server that a session is over (SESS-10); it may refuse to hear it (SESS-11).
+        """Tell the server that a session is over (SESS-10); it may refuse the request (SESS-11).
 
         :raises TransportError, AuthError, Stopped: as for :meth:`OriginClient.send_authorized`.
         """
@@ -124,11 +125,11 @@ class HTTPEndpoint:
         :param id: of the request, whose answer may be in the response all the same (HTTP-42).
         :param receive: takes that answer.
         :raises SessionLost: the server does not know the session any more; it did not serve the message.
-        :raises RemoteError: the server said why, in JSON-RPC.
-        :raises HTTPStatusError: it did not.
+        :raises RemoteError: the server answered the request with a JSON-RPC error.
+        :raises HTTPStatusError: the server did not answer the request in JSON-RPC.
         """
         status, is_json, after = reply.status, reply.kind == "application/json", _retry_after(reply)
-        # An error in JSON-RPC is read whole, however long it is (HTTP-42).
+        # JSON is read whole, up to the limit of a message, since it may be an error in JSON-RPC (HTTP-42).
         text = reply.read(self.line_limit).decode("utf-8", "replace") if is_json else reply.excerpt()
         message = jsonrpc.parse(text.encode("utf-8")) if is_json else None
         failure = None
@@ -261,8 +262,8 @@ class ResumableStream:
     def last_id(self) -> Optional[str]:
         """The id of the last event, to resume behind it (RES-04); None when there is nothing to resume from.
 
-        It is as a header has it, which is sent as Latin-1: the bytes of the id, as they came. Control characters cannot
-        stand in a header.
+        Its form suits a header, which is sent as Latin-1: each character is one byte of the id, as it came. Control characters
+        are left out, since they cannot stand in a header.
         """
         written = self._id.encode("utf-8", "surrogateescape").decode("latin-1")
         return re.sub(r"[\x00-\x1f\x7f]", "", written).strip(" ") or None
@@ -292,7 +293,10 @@ class ResumableStream:
         return useful
 
     def delay(self) -> float:
-        """Return the seconds until the next attempt: what the server asks for, doubled with each failure, with jitter."""
+        """Return the seconds until the next attempt: those that the server asks for, or 1.
+
+        They are doubled with each failure after the first, up to 30 or to those that the server asks for, with jitter.
+        """
         if self.retry is not None and not self.failures:
             return self.retry
         backoff = min((self.retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
@@ -303,8 +307,8 @@ class ResumableStream:
 _START_SECONDS = 0.1
 #: Seconds of a stream without a message after which its end shows no fault of the server.
 _STEADY_SECONDS = 5.0
-#: Seconds between two streams at least, and at most where a server ends each of them at once. One that says how long to wait
-#: may want to be polled, so it is: then the last is the longest pause of ours.
+#: Seconds between two streams at least; and at most, if the server ends each of them at once. If the server says how long to
+#: wait, it may want to be polled. Then the third number is the most, unless the server asks for more.
 _SHORTEST_PAUSE, _LONGEST_STREAM_PAUSE, _LONGEST_POLL = 0.5, 30.0, 5.0
 #: Error codes that a new token would not cure.
 _FINAL_ERRORS = frozenset({"invalid_token", "insufficient_scope"})
@@ -335,16 +339,17 @@ class GetStream:
         self._ended_early = 0
         #: Whether there has been a stream.
         self._offered = False
-        #: Set when the server has answered for the first time, in whatever way.
+        #: Set when the server has answered for the first time, in whatever way, or the request has failed.
         self._answered = threading.Event()
         self._loop = Loop(f"listener of {endpoint.name}", self._run, self._stop.wait)
 
     def start(self, timeout: float) -> None:
-        """Start to listen; return when the stream is there, or the server takes long to answer.
+        """Start to listen; return when the server has answered, or after a tenth of a second.
 
-        Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
+        Once the server has answered with a stream, no message on it is missed. The wait is short, since some servers begin
+        their response with the first event only.
 
-        :param timeout: seconds after which it returns as well.
+        :param timeout: the most seconds to wait, if they are fewer.
         :raises TransportError: the system has no thread for it.
         """
         self._loop.start()
@@ -397,7 +402,7 @@ class GetStream:
         try:
             self._on_lost(error)
         except Exception as failure:
-            # The next call will meet it as well, and has a caller to tell.
+            # The next call finds the session lost as well, and raises the error to its caller.
             _log.warning("%s lost our session, and a new one could not be opened: %s", self._endpoint.name, failure)
 
     def _listen(self) -> bool:

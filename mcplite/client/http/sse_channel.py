@@ -1,7 +1,7 @@
 """The transport HTTP+SSE, which Streamable HTTP replaced, a client's side.
 
-One stream carries all that the server sends, the answers to what is posted elsewhere included. So one thread reads it for
-all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
+One stream carries all messages of the server, including the answers to messages that are posted to another URL. So one thread
+reads it for all callers, as with a pipe. When the stream ends, the connection is over (LSSE-10).
 """
 
 import threading
@@ -51,7 +51,7 @@ class SSEChannel(Channel):
         #: The deadline of :meth:`open`; None afterwards.
         self._open_deadline: Optional[Deadline] = None
         self._stream = Exchange(self._next_timeout)
-        #: Returns headers of each message in addition, on the thread that sends it.
+        #: Returns further headers for each message; called on the thread that sends it.
         self._added_headers: Optional[Callable[[], Mapping[str, str]]] = None
         #: Where to post to; empty until the server has named it.
         self._post_url = ""
@@ -77,7 +77,7 @@ class SSEChannel(Channel):
             return
         seconds = _ENDPOINT_SECONDS if self.open_timeout is None else min(self.open_timeout, _ENDPOINT_SECONDS)
         deadline = self._open_deadline = Deadline(seconds)
-        # The deadline is the server's; it is paused while a user logs in.
+        # The deadline bounds the time of the server; it is paused while a user logs in.
         self._stream = Exchange(self._next_timeout, clock=deadline)
         with undo(self.close):
             try:
@@ -149,7 +149,7 @@ class SSEChannel(Channel):
         self._workers = workers
 
     def write_request(self, data: bytes, timeout: Optional[float], call: Pending) -> None:
-        # The call's own clock, which is paused while a user logs in.
+        # With the call's own clock, which is paused while a user logs in.
         exchange = Exchange(next_timeout_of(call.remaining, lambda: self._closed.is_set() or call.interrupted),
                             call.remaining, call.clock)
         self._post(data, exchange, timeout, call)
@@ -188,7 +188,7 @@ class SSEChannel(Channel):
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
-            # The reading thread, if there is one, returns at once and lets go of the response.
+            # The reading thread, if there is one, returns at once and no longer uses the response.
             self._stream.interrupt()
             if self._reply is not None:
                 self._reply.close()

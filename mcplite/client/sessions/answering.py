@@ -1,7 +1,7 @@
 """InputRounds: answers a result that requires input with the user's handlers, and sends the request again.
 
-Modern sessions use it for a server that asks. Legacy servers send questions as requests, which :class:`~.legacy.LegacySession`
-answers.
+Modern sessions use it for a server that asks. Legacy servers send questions as requests, which
+:class:`~.legacy.LegacyClientSession` answers.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class InputRounds:
                                 " (questions_per_minute=)")
         token, done, context = CancelToken(), WakeSignal(), contextvars.copy_context()
         outcomes: Dict[str, Any] = {}
-        keys = iter(list(requests))  # the threads share it; each step is one in C
+        keys = iter(list(requests))  # each thread takes the next key; a step is one call into C, so no lock is needed
 
         def work() -> None:
             # On a worker thread, which may block in a handler; the calling thread does not, so that it can be cancelled.

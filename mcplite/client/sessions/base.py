@@ -1,9 +1,9 @@
-"""ServerConnection: one channel to a server, its peer and the threads of the user's handlers; ClientSession: the talk over it.
+"""ConnectionToServer: one channel to a server, its peer, the threads of the user's handlers; ClientSession: the talk over it.
 
 The client makes a connection for each channel that it opens, and again when the server's process is started again::
 
-    Client ─ SessionOpener ─ ServerConnection ─ Peer ─ Channel
-                   └─ ModernSession or LegacySession, which the connection calls on the reader's thread
+    Client ─ SessionOpener ─ ConnectionToServer ─ Peer ─ Channel
+                   └─ ModernClientSession or LegacyClientSession, which the connection calls on the reader's thread
 
 :class:`ClientSession` is the base of the sessions of both eras. A :class:`ClientObserver`, such as telemetry, sees calls and
 questions.
@@ -39,16 +39,18 @@ if TYPE_CHECKING:
     from ..handlers import Handlers
 
 __all__ = [
-    "MODERN_ERRORS", "ClientObserver", "ClientSession", "ServerConnection", "SessionOptions", "SessionPart", "Subscriber",
+    "MODERN_ERRORS", "ClientObserver", "ClientSession", "ConnectionToServer", "SessionOptions", "SessionPart", "Subscriber",
     "headers_of",
 ]
 
 _log = get_logger(__name__)
 #: Errors that only servers without a handshake send (ERA-03); they may come without a request id.
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-#: Loose, since the size of a server's lists is the server's decision. Half a million keys and items take some 100 MiB.
+#: The limits on a server's messages are loose, since the server decides how long its lists are. Half a million keys and items
+#: take some 100 MiB.
 _LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
-#: Bytes of a message up to which its memory is not counted; the number of messages bounds those.
+#: If a message has at most this many bytes, the memory that it takes is not measured: the bound on the number of messages is
+#: enough.
 _SMALL = 256
 #: Numbers the connections of this process, for ``on_message``.
 _NUMBERS = itertools.count(1)
@@ -74,7 +76,7 @@ class SessionOptions(Record):
     cache: Cache
     #: Reads the list of tools again; takes the keywords of :meth:`Features.request`.
     list_tools: Callable[..., List[Tool]]
-    #: They see each request and each question; the client adds to the list.
+    #: The observers of each request and each question; the client adds to the list.
     observers: List[ClientObserver]
     #: The extensions of the protocol that the client supports; None without any.
     extensions: Optional[ClientExtensions]
@@ -87,8 +89,8 @@ class SessionOptions(Record):
 class ClientObserver:
     """Sees what one client does. The methods do nothing here; subclasses override those that they need.
 
-    What a method raises ends the call or the answer that it observes. ``Client.observe`` takes one. A client without an
-    observer does none of this work.
+    If a method raises an exception, the call or the answer that it observes ends with it. ``Client.observe`` adds an observer.
+    A client without an observer does none of this work.
     """
 
     def request(self, session: ClientSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
@@ -128,7 +130,7 @@ def headers_of(observers: List[ClientObserver]) -> Dict[str, str]:
 
 
 def _watcher(settings: ClientSettings, name: str) -> Optional[Callable[[str, bytes], object]]:
-    """Return what sees each message of a connection: the trace and the user's function; None where there is neither."""
+    """Return what passes each message of a connection to the trace and to ``on_message``; None if there is neither."""
     trace, on_message = trace_for(settings.debug, name), settings.on_message
     if on_message is None:
         return trace
@@ -158,7 +160,7 @@ class Subscriber:
 
 
 class SessionPart:
-    """What an extension keeps for one session, and hears from its server; on the reader's thread."""
+    """The part of an extension that belongs to one session; it is called on the reader's thread."""
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> None:
         """Take a notification, which the client's handlers get as well."""
@@ -175,7 +177,7 @@ class SessionPart:
         """Called when the connection has ended."""
 
 
-class ServerConnection(MessageHandler):
+class ConnectionToServer(MessageHandler):
     """One connection to a server, in either era.
 
     :param channel: the transport.
@@ -214,7 +216,7 @@ class ServerConnection(MessageHandler):
     def post(self, task: Callable[[], object], size: int = 0) -> None:
         """Run a callback on the thread of notifications, after those before it.
 
-        :param size: the bytes that it holds.
+        :param size: the bytes of memory that the callback keeps until it runs.
         """
         self._mailbox.post(task, size)
 
@@ -343,7 +345,7 @@ class ClientSession:
     #: The level of log messages that each request asks for; None asks for no messages.
     log_level: Optional[str] = None
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ConnectionToServer) -> None:
         self.connection = connection
         self.peer = connection.peer
         self._channel = connection.channel
@@ -355,7 +357,8 @@ class ClientSession:
         self.question_rate = RateLimit(self._options.settings.questions_per_minute)
         #: Cancelled when the connection ends.
         self.ended = CancelToken()
-        #: The parts of extensions, by names of theirs; added from any thread, and kept until the session ends.
+        #: The parts of extensions, by a name that the extension chooses; added from any thread, and kept until the session
+        #: ends.
         self.parts: Dict[str, SessionPart] = {}
 
     def request(self, call: Call) -> Dict[str, Any]:

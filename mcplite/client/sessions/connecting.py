@@ -54,13 +54,13 @@ from ...rpc.tracing import get_logger
 from ...types import Implementation, ServerCapabilities, codec
 from ...types.lifecycle import server_info
 from ..call import OpeningLock, Waiting
-from .base import MODERN_ERRORS, ClientSession, ServerConnection, SessionOptions
+from .base import MODERN_ERRORS, ClientSession, ConnectionToServer, SessionOptions
 
 # The sessions of each era are loaded with the first one: they take a third of what a client loads.
 if TYPE_CHECKING:
     from ...types import DiscoverResult
-    from .legacy import LegacySession
-    from .modern import ModernSession
+    from .legacy import LegacyClientSession
+    from .modern import ModernClientSession
 
 __all__ = ["SessionOpener", "prior_of"]
 
@@ -114,7 +114,7 @@ class SessionOpener:
         self._decided = threading.Event()
         #: The latest channel and the latest connection. While a channel is opened, there is no connection yet.
         self.channel: Optional[Channel] = None
-        self.connection: Optional[ServerConnection] = None
+        self.connection: Optional[ConnectionToServer] = None
         #: Held by the one thread that opens a session in place of a lost one.
         self._opening = OpeningLock(_RESTARTS)
         #: When a server's process was last started again.
@@ -294,7 +294,7 @@ class SessionOpener:
             try:
                 channel.open_timeout = left
                 channel.open()
-                connection = self.connection = ServerConnection(channel, self._options, self.clock)
+                connection = self.connection = ConnectionToServer(channel, self._options, self.clock)
                 self._check_closed()
                 if waiting.cancel is not None:
                     waiting.cancel.check()
@@ -341,7 +341,7 @@ def _slept_until(end: float, seconds: float) -> bool:
     return time.monotonic() >= end
 
 
-def _explained(error: BaseException, connection: Optional[ServerConnection], restarted: bool) -> BaseException:
+def _explained(error: BaseException, connection: Optional[ConnectionToServer], restarted: bool) -> BaseException:
     """Return the error for a process that has ended while a session was opened, with what may help; others as they are."""
     if type(error) is not ConnectionClosed:
         return error
@@ -367,7 +367,7 @@ class Negotiation:
     :param seconds: those of ``open_timeout`` that are left for it.
     """
 
-    def __init__(self, connection: ServerConnection, era: Optional[str], prior: Optional[Mapping[str, Any]],
+    def __init__(self, connection: ConnectionToServer, era: Optional[str], prior: Optional[Mapping[str, Any]],
                  seconds: float) -> None:
         self._connection = connection
         settings = connection.options.settings
@@ -437,19 +437,19 @@ class Negotiation:
         silent = not counters.messages_received and not counters.refused
         return bool(error.returncode) and silent and _TRACEBACK in error.stderr_tail and _PROBE not in error.stderr_tail
 
-    def _modern(self, revision: Revision) -> ModernSession:
-        from .modern import ModernSession
+    def _modern(self, revision: Revision) -> ModernClientSession:
+        from .modern import ModernClientSession
 
-        return ModernSession(self._connection, revision)
+        return ModernClientSession(self._connection, revision)
 
-    def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacySession:
-        from .legacy import LegacySession
+    def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacyClientSession:
+        from .legacy import LegacyClientSession
 
-        session = LegacySession(self._connection)
+        session = LegacyClientSession(self._connection)
         session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout, cancel, self._timeout())
         return session
 
-    def _remembered(self, prior: Mapping[str, Any]) -> Optional[ModernSession]:
+    def _remembered(self, prior: Mapping[str, Any]) -> Optional[ModernClientSession]:
         revision = find_revision(prior.get("revision"))
         try:
             if revision is None or not revision.modern or not isinstance(prior.get("instructions"), (str, type(None))):
@@ -468,12 +468,12 @@ class Negotiation:
     # --- the probe --------------------------------------------------------------------------------------
 
     def _probe(self) -> ClientSession:
-        http = self._connection.channel.carries_beside
+        carries_headers = self._connection.channel.carries_headers
         both = self.era is None
         session = self._modern(self._pinned or _MODERN[-1])
         self._probing = both
         try:
-            if both and not http:
+            if both and not carries_headers:
                 # From a thread of its own, since a server of the handshake era may not answer. The thread ends with this
                 # method, or soon after the answer.
                 self._connection.workers.spawn(lambda: self._ask(session))
@@ -483,7 +483,7 @@ class Negotiation:
                 found = self._discover(session, None)
             return self._opened(session, found)
         except MCPError as error:
-            if not both or not _may_be_legacy(error, http):
+            if not both or not _may_be_legacy(error, carries_headers):
                 better = self._undecided(error) if both else self._unsupported(error)
                 if better is error:
                     raise
@@ -503,7 +503,7 @@ class Negotiation:
                 if self._refused and self._connection.channel.restartable:
                     seconds /= 2  # the other half is for a process that gets no probe
                 return self._opened(session, self._answer(seconds))
-            if http and _lacks_discovery(failure) and _refuses_handshake(refusal):
+            if carries_headers and _lacks_discovery(failure) and _refuses_handshake(refusal):
                 # ERA-12: a modern server that does not describe itself. A bridge to an old server, which says the same of
                 # an unknown method, would have accepted the handshake.
                 self._connection.session = session
@@ -519,7 +519,7 @@ class Negotiation:
     def _abandon(self) -> None:
         self._over.cancel("the server's era is known")
 
-    def _ask(self, session: ModernSession) -> None:
+    def _ask(self, session: ModernClientSession) -> None:
         """Send the probe; on a worker thread."""
         begun = time.monotonic()
         try:
@@ -547,7 +547,7 @@ class Negotiation:
             raise self._outcome
         return self._outcome  # type: ignore[no-any-return]
 
-    def _discover(self, session: ModernSession, cancel: Optional[CancelToken]) -> DiscoverResult:
+    def _discover(self, session: ModernClientSession, cancel: Optional[CancelToken]) -> DiscoverResult:
         try:
             return session.discover(self._timeout(), cancel)
         except UnsupportedVersion as error:
@@ -561,7 +561,7 @@ class Negotiation:
         session.use_revision(revision)
         return session.discover(self._timeout(), cancel)
 
-    def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
+    def _opened(self, session: ModernClientSession, found: DiscoverResult) -> ModernClientSession:
         ours = [self._pinned] if self._pinned is not None else _MODERN
         from .modern import choose
 
@@ -595,7 +595,7 @@ def _listed(error: UnsupportedVersion) -> Any:
     return supported if isinstance(supported, list) else []
 
 
-def _may_be_legacy(error: MCPError, http: bool) -> bool:
+def _may_be_legacy(error: MCPError, carries_headers: bool) -> bool:
     """Whether the failure of the probe shows that the server may be of the handshake era."""
     if isinstance(error, UnsupportedVersion) and error.code == UNSUPPORTED_VERSION:
         return any(find_revision(version) in LEGACY for version in _listed(error))
@@ -606,7 +606,7 @@ def _may_be_legacy(error: MCPError, http: bool) -> bool:
         return error.status in _LEGACY_STATUSES or (
             error.status in _FAILURE_STATUSES and isinstance(error.__cause__, RemoteError))
     if isinstance(error, RequestTimeout):
-        return not http  # ERA-14: silence of a web server shows nothing
+        return not carries_headers  # ERA-14: silence of a web server shows nothing
     return isinstance(error, ProtocolError)  # ERA-15: an old server may answer any request with some result
 
 

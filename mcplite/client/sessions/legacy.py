@@ -1,4 +1,4 @@
-"""LegacySession: a session that begins with a handshake, and is renewed when the server has lost it."""
+"""LegacyClientSession: a session that begins with a handshake, and is renewed when the server has lost it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from ...rpc.request import Incoming
 from ...rpc.tracing import get_logger
 from ...types import InitializeResult, codec
 from ..call import Call, OpeningLock, Waiting, send_again
-from .base import ClientSession, ServerConnection
+from .base import ClientSession, ConnectionToServer
 
-__all__ = ["LegacySession"]
+__all__ = ["LegacyClientSession"]
 
 _log = get_logger(__name__)
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
@@ -41,7 +41,8 @@ _RENEWALS = 3
 _STATEFUL = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 #: Characters of a refused handshake that are searched for a revision.
 _MOST_SAID = 2000
-#: How long a question that overtook the answer to ``initialize`` waits for it.
+#: Seconds for which a question that overtook the answer to ``initialize`` waits for that answer. Also the most seconds of each
+#: request that restores the state of a session.
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
 _QUESTION_BYTES = 16 << 20
@@ -49,7 +50,7 @@ _QUESTION_BYTES = 16 << 20
 _RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
-class LegacySession(ClientSession):
+class LegacyClientSession(ClientSession):
     """One session with a server of the handshake era.
 
     :param connection: to the server.
@@ -57,7 +58,7 @@ class LegacySession(ClientSession):
 
     era = "legacy"
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ConnectionToServer) -> None:
         super().__init__(connection)
         self._trace_context = self._options.settings.trace_context
         #: Set when the handshake has succeeded or the connection has closed.
@@ -66,16 +67,17 @@ class LegacySession(ClientSession):
         self._answering: Set[int] = set()
         #: Held by the one thread that replaces a lost session; others wait for it.
         self._renewing = OpeningLock(_RENEWALS)
-        #: Whether the server can lose the session and not the connection, so that a call has to know when it began.
-        self._over_http = connection.channel.carries_beside
+        #: Whether the server can lose the session without the connection. Then a call notes when it began, since a renewal
+        #: uses up its limits.
+        self._carries_headers = connection.channel.carries_headers
         #: Guards the two fields below; held for dictionary work.
         self._lock = threading.Lock()
         #: The questions without an answer, with the bytes that each takes.
         self._questions: Dict[Incoming, int] = {}
-        #: The requests that have changed the state of the session, for its renewal, by the URI of the resource; None is the key
-        #: of the level of logs.
+        #: The requests that have changed the state of the session, for its renewal, by the URI of the resource; the key None
+        #: has the request for the level of logs.
         self._server_state: Dict[Optional[str], Tuple[str, Dict[str, Any]]] = {}
-        #: Its server loses all state with its process, so that only a client that repeats calls starts that again.
+        #: If the server's process ends, its state is lost. So only a client with ``retry=`` starts such a process again.
         self.restartable = self._channel.restartable and self._options.settings.retry is not None
         connection.session = self
 
@@ -188,7 +190,7 @@ class LegacySession(ClientSession):
         self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
 
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
-        if isinstance(lost, LegacySession):
+        if isinstance(lost, LegacyClientSession):
             self._server_state = lost._server_state
             self._restore(waiting)
 
@@ -229,7 +231,7 @@ class LegacySession(ClientSession):
         return result
 
     def _call_renewing(self, call: Call) -> Dict[str, Any]:
-        begun = self.peer.now() if self._over_http else 0.0
+        begun = self.peer.now() if self._carries_headers else 0.0
         try:
             return self._call(call)
         except SessionLost as error:
@@ -265,7 +267,7 @@ class LegacySession(ClientSession):
             raise
 
     def _call_from_handler(self, call: Call, ident: int) -> Dict[str, Any]:
-        """Make a call of a handler: it frees its slot among the workers, since the answer may need one (REL-56).
+        """Make a call from a handler, which frees its slot among the workers meanwhile: the answer may need one (REL-56).
 
         The clock runs meanwhile: such a call has a timeout as any other has.
         """
@@ -308,7 +310,7 @@ class LegacySession(ClientSession):
             incoming.respond({})
             return None
         if self.agreed is not None and incoming.method in self.agreed.task_requests and has("tasks"):
-            if load("a question as a task")(self, incoming):
+            if load("a question as a task")(self, incoming):  # tasks.received_tasks.take_question
                 return None
         if not self.question_rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
@@ -317,7 +319,7 @@ class LegacySession(ClientSession):
             incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
             return None
         if "task" in incoming.params and has("tasks") and load("a question as a task")(self, incoming):
-            return None
+            return None  # take_question has answered by a task
         return lambda: self._answer(incoming)
 
     def _keeps(self, incoming: Incoming) -> bool:

@@ -1,4 +1,4 @@
-"""ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
+"""ModernClientSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ...types import DiscoverResult, Implementation, InitializeResult, ServerCap
 from ..cache import CACHEABLE, Cache
 from ..call import Call, Waiting, send_again
 from ..output_schemas import Listed
-from .base import MODERN_ERRORS, ClientSession, ServerConnection, Subscriber
+from .base import MODERN_ERRORS, ClientSession, ConnectionToServer, Subscriber
 
-__all__ = ["ModernSession", "choose"]
+__all__ = ["ModernClientSession", "choose"]
 
 _log = get_logger(__name__)
 
 
-class ModernSession(ClientSession):
+class ModernClientSession(ClientSession):
     """A session without a handshake.
 
     :param connection: to the server.
@@ -36,7 +36,7 @@ class ModernSession(ClientSession):
     era = "modern"
     change_streams = True
 
-    def __init__(self, connection: ServerConnection, revision: Revision) -> None:
+    def __init__(self, connection: ConnectionToServer, revision: Revision) -> None:
         super().__init__(connection)
         options, settings = self._options, self._options.settings
         self._cache = options.cache
@@ -45,7 +45,7 @@ class ModernSession(ClientSession):
         self._names = {} if options.extensions is None else options.extensions.names
         self._trace_context = settings.trace_context
         self.restartable = self._channel.restartable
-        self._carries_headers = self._channel.carries_beside
+        self._carries_headers = self._channel.carries_headers
         #: Whether each request needs its params in one piece: for its headers, or for the trace context in them.
         self._stamps_more = self._carries_headers or self._trace_context is not None
         self._result_types = frozenset({"complete", "input_required", *settings.result_types})
@@ -149,7 +149,8 @@ class ModernSession(ClientSession):
         :param begun: now, by the clock of the connection.
         """
         try:
-            # As _send_with_retry() does it, for a message without headers that cannot be stale either.
+            # Without headers, _send_with_retry() has nothing to add: no header can be wrong, and no idle connection can be
+            # stale.
             return self._send_once(call) if not self._carries_headers else self._send_with_retry(call, begun)
         except (RemoteError, HTTPStatusError) as error:
             return send_again(self._send_with_retry, call, error, self.peer.now() - begun)
@@ -184,7 +185,7 @@ class ModernSession(ClientSession):
         return routing_headers.parameters(params.get("arguments") or {}, self._marks.found.get(str(params.get("name")), ()))
 
     def _with_other_headers(self, call: Call, error: HeaderMismatch, begun: float) -> Optional[Call]:
-        """Read the list of tools again; return the call with other headers, or None if they are the same (MHDR-28)."""
+        """Read the list of tools again; return the call with other headers, or None if no header has changed (MHDR-28)."""
         _log.info("%s expects other headers for the tool %.100r (%s); its list is read again", self.name,
                   (call.params or {}).get("name"), error.message)
         self._cache.changed("notifications/tools/list_changed")  # the cached list is outdated

@@ -1,7 +1,7 @@
 """One child process: started with three pipes, watched, and ended with its whole process group.
 
-The stdio channel has one. Arguments, environment and the reason when it cannot be started come first; signals, groups and exit
-codes are about the process that runs.
+The stdio channel has one. The first part of this module makes its arguments and its environment, and explains why it cannot be
+started. The second part is about the process that runs: signals, groups and exit codes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ else:
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
     )
     _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-#: The files with the certificates of those that a program trusts. Behind a proxy that opens TLS, npx and uvx need them.
+#: The variables that name the files of trusted certificates. Behind a proxy that opens TLS, npx and uvx need them.
 _CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 #: The variables that each child inherits (STD-28, NS-32, SEC-61): those by which a program finds its files, its
 #: helpers, its encoding and its way to the network. A proxy with a user name or a password is not inherited. All others,
@@ -61,7 +61,7 @@ def child_environment(env: Optional[Mapping[str, str]] = None,
     """Return the whole environment of a child.
 
     Values that begin with ``()`` are shell functions and are not inherited. Neither is a proxy with an ``@``, which stands
-    behind a user name or a password, nor ``HTTP_PROXY`` in a CGI script, where a request's header of that name sets it.
+    behind a user name or a password, nor ``HTTP_PROXY`` in a CGI script, where the header ``Proxy`` of a request sets it.
 
     :param env: added to the defaults, which it overrides; ``os.environ`` passes all variables on.
     :param source: where the defaults come from; our own environment when None.
@@ -114,7 +114,7 @@ def label(arguments: Sequence[str]) -> str:
     Arguments may hold keys and passwords, and names go to logs.
     """
     if list(arguments[1:3]) == ["-m", _SERVER] and len(arguments) > 3:
-        arguments = arguments[3:]  # what it serves says more than how
+        arguments = arguments[3:]  # the name of what is served says more than the command that serves it
     words = [os.path.basename(arguments[0]) or arguments[0]]
     for argument in arguments[1:]:
         if argument in _PLAIN_FLAGS:
@@ -196,7 +196,7 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
 
 
 def _meant(program: str) -> str:
-    """Return what a target may have meant that is no program: an address, a file or a module; empty for nothing."""
+    """Return advice for a target that is no program, if it may mean an address, a file or a module; otherwise an empty text."""
     found = re.fullmatch(_ADDRESS, program)
     if found:
         scheme = "http" if found["here"] else "https"
@@ -215,7 +215,8 @@ def _absolute(path: str, base: Optional[str] = None) -> str:
         return path  # our own working directory was removed; there is no absolute form
 
 
-#: The exit status of a process that ended, and that the program around us has reaped: the system tells it only once.
+#: Stands for the exit status of a process that has ended, if the program around us has reaped it: the system tells the status
+#: only once.
 UNKNOWN = 1 << 32
 #: Seconds between two checks for the exit of a child, on a system without pidfd.
 _POLL_SECONDS = 0.25
@@ -297,7 +298,7 @@ class Child:
             self.name = f"{label(arguments)} (pid {self.pid})"
             undo.callback(self._process.wait)
             if sys.platform == "win32":
-                undo.callback(self._process.kill)  # until it is in its job, where it waits to be started
+                undo.callback(self._process.kill)  # until the process, which is suspended, is in its job
                 from . import windows
 
                 self._job = windows.Job(self._process, self.name)
@@ -327,7 +328,7 @@ class Child:
         return read_end
 
     def _watch(self, write_end: int) -> None:
-        # Also after a fault, which costs the connection: it ends then as if the process had.
+        # The exit is reported also if this thread fails. Then the connection ends as if the process had ended.
         try:
             while not self._stop_watching.is_set():
                 if sys.platform == "win32":
@@ -345,7 +346,7 @@ class Child:
         try:
             os.write(write_end, b"\0")  # closing is not enough: a process that was forked meanwhile has the pipe open, too
         except OSError as error:
-            if error.errno != PIPE_CLOSED:  # else no channel waits for it any more
+            if error.errno != PIPE_CLOSED:  # if the pipe is closed, no channel waits for the exit any more
                 raise
         finally:
             os.close(write_end)
@@ -366,7 +367,8 @@ class Child:
             try:
                 ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             except ChildProcessError:
-                # Reaped meanwhile, by us or by the host: it ignores SIGCHLD, or waits for any child. subprocess would say 0.
+                # The process was reaped meanwhile: by us, or by the host program, which ignores SIGCHLD or waits for any child.
+                # subprocess would say 0.
                 if self._process.returncode is None:
                     self._process.returncode = UNKNOWN
                 return self._process.returncode
@@ -417,7 +419,7 @@ class Child:
             self.end(_BRIEF_SECONDS, _BRIEF_SECONDS)
 
     def let_go(self) -> None:
-        """Let go of the child in a forked process: it belongs to the parent."""
+        """Drop the child in a forked process: it belongs to the parent."""
         renew(self)
         if self._pump is not None:
             self._pump.let_go()
@@ -489,8 +491,8 @@ class Child:
         exited = self.returncode is not None or exited
         if not exited or self._process.returncode is not None:
             return  # it still runs, or the host reaped it and another process may have its id
-        # Before the process is reaped: until then no other group can have the id. Afterwards a group keeps its id
-        # while it has a process. A new group with the same id within one tick is not to be expected.
+        # Signal the group before its leader is reaped: until then no other group can have the id. Afterwards a group keeps its
+        # id while it has a process. A new group with the same id within one tick is not to be expected.
         self._signal(signal.SIGTERM)
         status = self.returncode
         self._process.wait()

@@ -62,8 +62,9 @@ def starts_server(source: bytes) -> bool:
     """Return whether running a file would serve MCP.
 
     It would if the code that runs, at the top level or in the main part, calls something like ``mcp.run()``,
-    ``run_stdio(server)`` or ``server.serve()``, reads ``sys.stdin``, or calls a function that the file imports, which is the
-    main part of a package. The functions of the file that are called there are looked into as well.
+    ``run_stdio(server)`` or ``server.serve()``, reads ``sys.stdin``, or calls, without arguments, an imported function with the
+    name ``main``, ``cli``, ``app`` or ``server``: that is the main part of a package. The functions of the file that are called
+    there are looked into as well.
 
     :param source: the file, which may begin with a byte order mark or declare an encoding. One with errors counts as a script,
         so that Python itself reports them.

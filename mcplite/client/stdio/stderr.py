@@ -1,6 +1,6 @@
 """A child's stderr: a thread always reads it, keeps its tail, and passes its lines on.
 
-So the child never blocks on a full pipe, whatever takes the lines.
+So the child does not block on a full pipe, unless the code that takes the lines is slow.
 """
 
 import codecs
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink", "stderr_of"]
 
 _log = get_logger(__name__)
-#: What of a server's name is not taken into the name of a file.
+#: The parts of a server's name that are replaced in the name of a file.
 _NO_FILE_NAME = r"[^\w.-]|^\.+"
 
 
 @record(frozen=True)
 class Labelled(Record):
-    """A place for the lines of one of several servers, each of which begins with the server's name."""
+    """A target for the lines of one of several servers; each line begins with the server's name, the label."""
 
     target: Union[str, "os.PathLike[str]", Callable[[str], object], IO[Any], "logging.Logger"]
     label: str
@@ -44,7 +44,7 @@ StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[
 
 
 def stderr_of(server: str, target: StderrTarget) -> StderrTarget:
-    """Return the place for the stderr of one of several servers: a file of its own, or the common place, labelled.
+    """Return the target for the stderr of one of several servers: a file of its own, or the common target with a label.
 
     :param target: as for ``connect_all``.
     """
@@ -122,7 +122,7 @@ def _writer(file: IO[Any]) -> Callable[[str], object]:
 
 
 class StderrPump:
-    """Reads a child's stderr until it ends, so that the child never blocks on a full pipe (STD-06, REL-05).
+    """Reads a child's stderr until it ends, so that the child does not block on a full pipe (STD-06, REL-05).
 
     :param fd: our end of the pipe; the pump's thread closes it.
     :param sink: takes the lines; while it is slow, the child blocks once its pipe is full.
@@ -170,7 +170,7 @@ class StderrPump:
         return self._finished.wait(timeout)
 
     def stop(self, timeout: float) -> None:
-        """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
+        """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds, and two more for a slow sink."""
         self._stopping, thread = True, self._thread
         if self._wait is not None:
             self._wait.end()
@@ -179,7 +179,7 @@ class StderrPump:
         if self._wait is None and thread is not None and not self._finished.is_set():
             cancel_read(thread)
         if not self.wait(timeout):
-            # A line is with the sink. No further one follows it.
+            # The sink still takes a line. No further line is passed to it.
             self._dropping = True
             self.wait(_SINK_SECONDS)
         if thread is not None and self._finished.is_set():
@@ -191,7 +191,7 @@ class StderrPump:
             self._wait.close()
 
     def let_go(self) -> None:
-        """Let go of all descriptors in a forked process, where the thread does not run."""
+        """Release all descriptors in a forked process, where the thread does not run."""
         renew(self, self._wait)
         if not self._finished.is_set():
             for fd in (self._fd, *(() if self._wait is None else self._wait.ends)):
@@ -199,7 +199,8 @@ class StderrPump:
 
     def _run(self) -> None:
         try:
-            # If it ended with a fault, the child would block once its pipe is full. What was read is lost at most.
+            # The Loop goes on after a fault: if the thread ended, the child would block once its pipe is full. A fault loses at
+            # most the chunk that was read.
             Loop(f"stderr of {self._name}", self._pump, failed=lambda error: None).run()
             self._guard(self._pass_rest)
         finally:

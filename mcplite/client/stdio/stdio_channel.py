@@ -27,7 +27,8 @@ __all__ = ["ChildChannel"]
 
 #: Seconds to wait after SIGTERM, and again after SIGKILL.
 _SIGNAL_SECONDS = 2.0
-#: Seconds for a write in progress before stdin is closed under it.
+#: Seconds for which closing waits for a write in progress; a write that takes longer closes stdin itself when it is over. Also
+#: the most seconds for which the error of an ended child waits for such a write.
 _WRITE_SECONDS = 0.5
 #: Seconds for a child that was not closed before the end of the program: its grace, and after each signal.
 _EXIT_GRACE, _EXIT_SIGNAL_SECONDS = 1.0, 0.5
@@ -115,7 +116,8 @@ class ChildChannel(PipeChannel):
         :param running: the text if it still runs.
         :param unsent: the bytes of a message that its stdin did not take.
         """
-        # The lock keeps stdin open. A writer that waits for the ended child notices its end soon.
+        # While this thread has the lock, no other thread closes stdin. If a writer has the lock and waits for the ended child,
+        # it notices the end soon.
         held: List[bool] = []
         try:
             if self.unread is None:
@@ -146,8 +148,8 @@ class ChildChannel(PipeChannel):
     def close(self) -> None:
         """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free all resources.
 
-        Takes at most *grace* and four seconds more. Idempotent and callable from any thread; a second
-        caller waits for the first.
+        Takes at most *grace* and four seconds more, and about three beyond that if a writer or the taker of its stderr is slow.
+        Idempotent and callable from any thread; a second caller waits for the first.
         """
         if not self._claim():
             if self._closer != threading.get_ident():
@@ -187,7 +189,7 @@ class ChildChannel(PipeChannel):
             self._done.set()
 
     def let_go(self, owner: int) -> None:
-        """Let go of the child in a forked process; it sees the end of its input once its owner has closed it.
+        """Drop the child in a forked process; the child sees the end of its input when the owner closes the channel.
 
         :param owner: the id of the process that has the channel.
         """

@@ -48,12 +48,20 @@ class Headers:
 
         A connection keeps the fields while its client repeats them, so that most requests find them read already.
 
-        :param reader: depends on nothing but the fields and what never changes.
+        :param reader: depends on nothing but the fields, without the length of the body, and what never changes.
         """
         found: Optional[_Read] = self.known.get(reader)
         if found is None:
             found = self.known[reader] = reader(self)
         return found
+
+    def with_length(self, digits: str) -> "Headers":
+        """Return the fields of a message like this one, whose body has another length; both know what was read of either."""
+        headers: Headers = object.__new__(Headers)
+        headers._pairs = [(name, digits if name == "content-length" else value) for name, value in self._pairs]
+        headers.first = {**self.first, "content-length": digits}
+        headers.known = self.known
+        return headers
 
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
         """Return a field's value; the values of repeated fields are joined by commas."""

@@ -73,6 +73,31 @@ class RequestHead:
         #: The decoded path, without the query.
         self.path = path if "%" not in path else unquote_to_bytes(path).decode("utf-8", "replace")
 
+    def with_length(self, digits: str) -> "RequestHead":
+        """Return a head like this one, whose body has another length."""
+        head: RequestHead = object.__new__(RequestHead)
+        head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
+        head.version, head.keep_alive, head.headers = self.version, self.keep_alive, self.headers.with_length(digits)
+        return head
+
+
+#: The bytes of a head before and behind the length of its body.
+Form = Tuple[bytes, bytes]
+
+
+def split_length(block: bytes) -> Tuple[Optional[Form], str]:
+    """Return the form of a head and its digits of a length; None if it has none.
+
+    The heads of a row of messages most often differ in the length of the body only. If the form of a head is that of a head
+    that was parsed, each of its other bytes was parsed then. A head may have a second length in its form: only one whose length
+    was found to be that of its body may be kept for this.
+    """
+    found = _LENGTH_FIELD.search(block)
+    if found is None:
+        return None, ""
+    start, end = found.span(1)
+    return (block[:start], block[end:]), found[1].decode("ascii")
+
 
 def find_head(buffer: bytearray, limits: HeadLimits) -> Optional[int]:
     """Return the end of the head in *buffer*, behind its empty line; None if it is incomplete.
@@ -343,30 +368,24 @@ class ResponseHead:
 
 
 class ResponseHeads:
-    """Parses the heads of one server's responses; any thread may use it.
-
-    The heads of a row of answers most often differ in the length of the body only. Such a head is the one before, with
-    another length: each of its other bytes was parsed then.
-    """
+    """Parses the heads of one server's responses; any thread may use it."""
 
     def __init__(self) -> None:
-        #: The method and the bytes before and behind the length, and what they were parsed to. Both are set in one step, so
-        #: that no lock is needed.
-        self._last: Tuple[Optional[Tuple[str, bytes, bytes]], Optional[ResponseHead]] = (None, None)
+        #: The method and the form of a head, and what it was parsed to. Both are set in one step, so that no lock is needed.
+        self._last: Tuple[Optional[Tuple[str, Form]], Optional[ResponseHead]] = (None, None)
 
     def parse(self, block: bytes, method: str) -> ResponseHead:
         """Return the head in *block*, as :func:`parse_response_head` does."""
-        found = _LENGTH_FIELD.search(block)
-        if found is None:
+        form, digits = split_length(block)
+        if form is None:
             return parse_response_head(block, method)
-        start, end = found.span(1)
-        form, (last, head) = (method, block[:start], block[end:]), self._last
-        if form == last and head is not None:
-            return head.with_length(found[1].decode("ascii"))
+        last, head = self._last
+        if head is not None and last == (method, form):
+            return head.with_length(digits)
         head = parse_response_head(block, method)
         # One with two lengths, or whose length does not count, as that of an answer to HEAD, is parsed each time.
-        if head.length and str(head.length) == found[1].decode("ascii") == head.headers.get("content-length"):
-            self._last = form, head
+        if head.length and str(head.length) == digits == head.headers.get("content-length"):
+            self._last = (method, form), head
         return head
 
 

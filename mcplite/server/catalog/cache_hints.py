@@ -40,7 +40,7 @@ class Header(Dict[str, str]):
 
     Gateways can route by the header ``Mcp-Param-Region`` (MHDR-11). Clients of July 2026 and later send it over HTTP; older
     clients send only the body. Do not use it for secrets (MHDR-30), and do not rely on it for authorization (MHDR-31).
-    It is the keyword of JSON Schema that marks the parameter.
+    The object is a dict with the keyword of JSON Schema that marks the parameter.
 
     :param name: of the header, after ``Mcp-Param-``; for a string, integer or boolean parameter.
     :raises ValueError: it is not the name of a header field.

@@ -114,7 +114,8 @@ class Target:
 
     The HTTP decision, authorization, the endpoint, both sessions and the dispatcher read it.
 
-    :param custom_handler: of a custom method, or of an entry's provider, in place of the built-in one; None for that.
+    :param custom_handler: in place of the built-in one, for which it is None: of ``Server.add_method``, of an extension's
+        ``methods()``, such as ``ServerTasks._answer``, or of an entry's provider, such as a mount.
     :param entry: the tool, prompt, resource or template; None if there is none.
     :param scopes: required of callers over HTTP.
     :param marks: the parameters of a tool that also travel in headers (MHDR-11).

@@ -22,9 +22,9 @@ from ...rpc.tracing import get_logger
 from ...types import BlobResourceContents, Resource, TextResourceContents
 from .registry import Service
 
-#: Names that change between the check and the opening are looked at again, so often.
+#: Attempts to open a file if a name on its path becomes a link between the check and the opening.
 _ATTEMPTS = 3
-#: What the system says of a path that leads to no file of ours.
+#: The system's errors for a path that leads to no file, or to one that may not be read.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EINVAL,
                      errno.EISDIR, errno.ENXIO, errno.ENODEV})
 
@@ -115,8 +115,8 @@ if sys.platform == "win32":
     _LONGEST_PATH = 32768
 
     def _read(real_root: str, target: str, limit: int, most: Optional[int]) -> Union[bytes, List[str]]:
-        # Opened first, and compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor a directory above
-        # it can be renamed.
+        # The file is opened first, and its path compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor
+        # a directory above it can be renamed.
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateFileW.restype = ctypes.c_void_p
         kernel.CreateFileW.argtypes = [wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD,
@@ -185,12 +185,12 @@ def _plain(path: str) -> str:
     return path.lower()
 
 
-#: What Python's table lacks, or has only in newer versions.
+#: Media types by extension that Python's table lacks, or has only in newer versions.
 _MORE = {".md": "text/markdown", ".markdown": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml",
          ".toml": "application/toml", ".webp": "image/webp", ".woff": "font/woff", ".woff2": "font/woff2", ".rst": "text/x-rst",
          ".js": "text/javascript", ".mjs": "text/javascript", ".ico": "image/x-icon", ".ipynb": "application/x-ipynb+json"}
 _TABLE = mimetypes.MimeTypes()
-#: Of compressed files, whose extension is the last of two.
+#: Media types of compressed files, by the encoding that the last of their extensions means.
 _COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz",
                "compress": "application/x-compress", "br": "application/x-brotli"}
 _BINARY = frozenset({"application/pdf", "application/zip", "application/octet-stream"})
@@ -207,13 +207,13 @@ def media_type(name: str) -> Optional[str]:
 
 
 def is_textual(kind: Optional[str]) -> bool:
-    """Whether the contents of this media type are read as text, if they are valid text; so they are for an unknown type."""
+    """Whether contents of this media type are read as text if they are valid text; True for None, an unknown type."""
     if kind is None or kind.endswith(("+xml", "+json")):
         return True
     return not kind.startswith(("image/", "audio/", "video/", "font/")) and kind not in _BINARY
 
 
-#: Names that are looked at to find one file that is listed, and those that are looked at in any case.
+#: At most this many names are looked at to list files: the first number for each file that may be listed, plus the second.
 _NAMES_PER_FILE, _LEAST_NAMES = 10, 1000
 _FOLDER = "inode/directory"
 
@@ -234,8 +234,8 @@ class Directory:
     :param uri: of the directory.
     :param path: of the directory on this machine.
     :param limit: bytes that a file may have to be read.
-    :param most: files that are listed.
-    :param seconds: between two looks for changes; None for none. Only checked here.
+    :param most: files that are listed at most.
+    :param seconds: between two looks for changes; None does not look. It is only checked here.
     :param hidden: whether files whose names, or those of a folder on the way, begin with a dot are served, too.
     :raises RegistrationError: there is no such directory, no request can name the URI, or a number is not valid.
     """
@@ -315,9 +315,9 @@ class Directory:
                 for file in self.files()]
 
     def files(self) -> List[DirectoryFile]:
-        """Look at the directory, and return its files: as many as are listed at most, and that can be read.
+        """Look at the directory, and return its regular files, at most as many as are listed.
 
-        Files that links lead to are among them if they are below the directory; folders are not, so that there is an end.
+        A link to a file below the directory counts as a file. A link to a folder is not followed, so that the search ends.
         """
         found: List[DirectoryFile] = []
         for path in self._paths():
@@ -332,7 +332,7 @@ class Directory:
         return found
 
     def _paths(self) -> Iterator[str]:
-        """Yield the paths of what is no folder, until enough names were looked at."""
+        """Yield the paths of names that are no folders, until the most names were looked at."""
         waiting, looked, most = [""], 0, _LEAST_NAMES + self._most * _NAMES_PER_FILE
         while waiting:
             folder = waiting.pop()
@@ -357,7 +357,7 @@ class Directory:
         if self._hidden:
             return False
         names = path.split("/")
-        if os.sep == "\\":  # where a name has a second one, without the dot
+        if os.sep == "\\":  # on Windows, where a file can have a second, short name, without the dot
             real = os.path.realpath(os.path.join(self._root, path))
             names += os.path.relpath(real, os.path.realpath(self._root)).split(os.sep)
         return any(name.startswith(".") and name != "." for name in names)
@@ -400,10 +400,10 @@ class Watcher(Service):
         self._seconds = seconds
         self._on_file = on_file
         self._on_list = on_list
-        #: Compared with at each look, also with that of a server whose clients have left meanwhile; only the thread sets it.
+        #: The files that the latest look has found. The next look compares its files with them, also if all clients have left
+        #: meanwhile. Only the thread sets it.
         self._known = directory.files()
-        #: Ends the thread that is running; None if there is none. It is started with the lock of the
-        #: runtime held.
+        #: Ends the thread that is running; None if there is none. The thread is started with the lock of the runtime held.
         self._end: Optional[threading.Event] = None
 
     def let_go(self) -> None:
@@ -422,7 +422,7 @@ class Watcher(Service):
 
     def stop(self) -> None:
         """Stop to watch; the thread ends soon."""
-        end, self._end = self._end, None  # taken in one step: it may be removed as the last client leaves
+        end, self._end = self._end, None  # in one step: the directory may be removed while the last client leaves
         if end is not None:
             end.set()
 
@@ -443,4 +443,4 @@ class Watcher(Service):
             for folder in sorted(folders):
                 self._on_file(self._directory.uri_of(folder))
             self._on_list()
-        self._known = files  # not before: what a fault has kept from being told is told after the next look
+        self._known = files  # last: if a notification fails, the next look finds the changes again

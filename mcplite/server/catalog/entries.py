@@ -73,7 +73,7 @@ def checked_record(cls: Type[M], value: Any, what: str, member: str) -> M:
 
 
 def checked_list(value: Any, what: str, member: str, example: str) -> List[Any]:
-    """Return what is given as a list, or another iterable that is no text and no mapping, as a list.
+    """Return a list, or any other iterable that is no text and no mapping, as a list.
 
     :param example: how to write one, for the error.
     :raises RegistrationError: it is a text, a mapping, or cannot be iterated.
@@ -137,8 +137,8 @@ def _check_definition(definition: Any, what: str, annotations: Optional[Type[typ
 
     :param definition: as the user gave it: its annotations and icons may be dicts.
     :param annotations: the class of the annotations; None for that of resources.
-    :raises RegistrationError: one cannot be used; of the ``_meta``, it is not JSON, or a key breaks the rules or is reserved
-        (META-01 to META-03).
+    :raises RegistrationError: a member cannot be used. The ``_meta`` cannot if it is not JSON, or if a key breaks the rules or
+        is reserved (META-01 to META-03).
     """
     definition.title, definition.icons = checked_text(definition.title, what, "title"), checked_icons(definition.icons, what)
     if getattr(definition, "annotations", None) is not None:
@@ -316,7 +316,7 @@ def prompt_entry(function: Function, prompt: types.Prompt, scopes: Scopes) -> Ca
 
 def prompt_arguments(given: Optional[Sequence[Union[types.PromptArgument, Dict[str, Any]]]], name: str
                      ) -> Tuple[Optional[List[types.PromptArgument]], Optional[Dict[str, Any]]]:
-    """Return the declared arguments of a prompt as objects, and the schema that they make; None twice if none are declared.
+    """Return the declared arguments of a prompt as objects, and the schema that they make; two None if none are declared.
 
     :param given: as the user gave them.
     :param name: of the prompt, for errors.

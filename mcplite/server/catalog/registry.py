@@ -1,7 +1,8 @@
 """The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
 Registering and removing work from any thread at any time: writers replace what readers use.
-A name that is registered already is an error, or the new entry takes its place, as in a notebook whose cell is run again.
+If a name is registered already, that is an error, or the new entry takes the place of the old one, as in a notebook whose cell
+is run again.
 
 A :class:`Provider`, such as a mounted server or client of :mod:`mcplite.proxy`, offers more than the server's own functions.
 The registry keeps the entries of providers among its own, so that lists, pages, capabilities and scopes need not know them.
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from ..principals import Principal
     from .cache_hints import CacheHint
 
-    #: Templates by the text before their first variables, the longest ones first: its length, the text, the length of the text
-    #: behind their last variables, and that text. Each has its place in the order in which they are tried.
+    #: Templates, found in four steps: by the length of the text before the first variable (the longest first), by that text, by
+    #: the length of the text behind the last variable, and by that text. With each template is its place in the order in which
+    #: templates are tried.
     _TemplateIndex = List[Tuple[int, Dict[str, Dict[int, Dict[str, List[Tuple[int, Any]]]]]]]
 
 
-#: Who may be told of a change: callers with all scopes of any of these; None for every caller.
+#: The callers that may be notified of a change: those with all scopes of any one of these groups; None for every caller.
 Needed = Optional[Sequence[Sequence[str]]]
 
 
@@ -42,7 +44,7 @@ def granted_scopes(principal: "Optional[Principal]") -> FrozenSet[str]:
 
 
 def may_be_told(granted: Optional[FrozenSet[str]], needed: Needed) -> bool:
-    """Whether a caller may be told of a change.
+    """Whether a caller may be notified of a change.
 
     :param granted: the scopes of the caller; None for one from whom nothing is hidden.
     """
@@ -58,7 +60,7 @@ class Provider:
         raise NotImplementedError
 
     def entries(self) -> "Mapping[str, Mapping[str, ProvidedEntry]]":
-        """Return all that a provider offers whose entries do not change: by kind, and by name, URI or text of a template."""
+        """Return all entries by kind, and by name, URI or text of a template; for providers whose entries do not change."""
         raise NotImplementedError
 
     def listed(self, entry: "ProvidedEntry", revision: Revision) -> Any:
@@ -85,7 +87,7 @@ class Provider:
 
 
 class Service:
-    """What runs while a server has clients: the watcher of a directory, or a mounted server."""
+    """A part of a server that runs while the server has clients: the watcher of a directory, or a mounted server."""
 
     def start(self) -> None:
         """Begin; called before the first client is served, with the lock of the runtime held."""
@@ -96,7 +98,7 @@ class Service:
         raise NotImplementedError
 
     def let_go(self) -> None:
-        """Forget threads and connections in a forked process; they belong to the other one."""
+        """Forget threads and connections in a forked process; they belong to the parent process."""
 
 
 class MountableClient(Protocol):
@@ -107,7 +109,7 @@ class MountableClient(Protocol):
 
 
 class MountableGroup(Protocol):
-    """Several such clients by name: a :class:`mcplite.client.Group`."""
+    """Several clients by name that a server can mount: a :class:`mcplite.client.Group`."""
 
     @property
     def errors(self) -> Dict[str, Exception]:
@@ -129,15 +131,15 @@ class CatalogEntry:
     :param cache: how long clients may keep a resource; None for the server's hint.
     """
 
-    #: Whose entry it is; None for the server's own.
+    #: The provider of the entry; None for an entry of the server's own.
     provider: Optional[Provider] = None
     #: Runs a request in place of the function; only the entries of providers have one.
     handler: Optional[Callable[..., Any]] = None
-    #: Of a template.
+    #: The parsed text of a template; None for other kinds.
     pattern: "Optional[Template]" = None
     #: Whether the function of a template gets values that are paths out of a folder, too.
     any_path = False
-    #: Whether it can be called or read, and is not in the list.
+    #: Whether lists leave it out, although it can be called or read.
     unlisted = False
     #: Returns the resources that a template stands for, to be listed; None if they are not known.
     resources: Optional[Callable[[], List[Resource]]] = None
@@ -153,11 +155,12 @@ class CatalogEntry:
     decides_tasks = False
     #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
     may_run_inline = False
-    #: Whether a tool passes its calls on to other tools of the same server: middleware sees those in its place.
+    #: Whether a tool passes its calls on to other tools of the same server. Middleware then sees only the calls of those.
     passes_on = False
-    #: Returns the scopes of one call by its params, of a tool that passes calls on; None where *scopes* hold for all calls.
+    #: Of a tool that passes calls on: returns the scopes that one call needs, by its params. None if ``scopes`` hold for all
+    #: calls.
     call_scopes: Optional[Callable[[Mapping[str, Any]], Tuple[str, ...]]] = None
-    #: The target of the calls of a tool or a prompt, which the catalog makes for the first of them.
+    #: The target of the calls of a tool or a prompt; the catalog makes it for the first call.
     target: Any = None
 
     def __init__(self, kind: str, name: str, definition: Any, function: "Optional[Function]", scopes: Tuple[str, ...] = (),
@@ -211,7 +214,7 @@ class ProvidedEntry(CatalogEntry):
 _log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
 _POLICIES = ("error", "replace", "warn")
-#: What completers are registered for, by the kind of the entry.
+#: The kind of the reference that completers are registered under, by the kind of the entry.
 _COMPLETED = {"prompts": "prompt", "templates": "resource"}
 #: The kinds whose names are URIs.
 _BY_URI = ("resources", "templates")
@@ -252,7 +255,7 @@ class _Kind:
     """All entries of one kind by name, with a version."""
 
     def __init__(self) -> None:
-        #: Replaced with each change, and not changed itself, so that readers need no lock.
+        #: A dictionary that is never changed, but replaced with each change, so that readers need no lock.
         self.entries: Mapping[str, Any] = {}
         self.version = 0
         #: Stays true after the first entry: a declared capability is not withdrawn.
@@ -267,9 +270,9 @@ class _Kind:
 class Registry:
     """The entries of one server.
 
-    :param changed: called with "tools", "resources" or "prompts", and who may be told, after each change, on the thread
-        that made it, with no lock held.
-    :param on_duplicate: "error", "replace" or "warn": what becomes of an entry whose name is taken.
+    :param changed: called after each change with "tools", "resources" or "prompts", and with the callers that may be notified,
+        on the thread that made the change, with no lock held.
+    :param on_duplicate: "error", "replace" or "warn", for an entry whose name is taken; see :func:`check_duplicate`.
     """
 
     KINDS = ("tools", "resources", "templates", "prompts")
@@ -283,29 +286,31 @@ class Registry:
         #: What is registered of each kind.
         self.kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
-        #: Whether completion is declared: there are completers or arguments with choices, or were, or a provider completes.
+        #: Whether completion is declared: there are or were completers, or arguments with choices, or a provider completes.
         self.completes = False
-        #: The handlers of custom methods and notifications, by name; the last one counts.
+        #: The handlers of custom methods and notifications, by name; the one that was registered last counts.
         self.methods: Dict[str, Callable[..., Any]] = {}
         self.notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
-        #: The templates that were looked up last, and what finds them; two threads that miss it make equal ones.
+        #: The templates of the latest look-up, and the index that was made of them; other templates need another index. There
+        #: is no lock for it: if two threads make it at once, they make equal ones.
         self._index: "Optional[Tuple[Mapping[str, Any], _TemplateIndex]]" = None
-        #: What is mounted, in order.
+        #: The providers, such as mounted servers, in order.
         self.providers: Tuple[Provider, ...] = ()
         #: Whether any entry has ever required scopes.
         self.scoped = False
-        #: Whether the list of resources is not just the registered ones.
+        #: Whether a template has, or had, resources to be listed beside the registered ones.
         self.has_special_resources = False
-        #: Of a part of a registry that :meth:`visible` has returned: the scopes that its entries do not exceed.
+        #: If :meth:`visible` has made this registry: the scopes of the caller, which suffice for each entry. Otherwise None.
         self.granted: Optional[FrozenSet[str]] = None
 
     def visible(self, granted: FrozenSet[str]) -> "Registry":
-        """Return what a caller with these scopes sees at present; it is not changed any more."""
+        """Return a registry of the entries that a caller with these scopes sees at present; later changes are not in it."""
         part = Registry(self._changed, self._on_duplicate)
         for kind, state in self.kinds.items():
             seen = part.kinds[kind]
-            seen.version, seen.declared = state.version, state.declared  # before the entries: a change later is a newer version
+            # The version is copied first: if the entries change before they are copied, it is the older version.
+            seen.version, seen.declared = state.version, state.declared
             seen.entries = {name: entry for name, entry in state.entries.items() if granted.issuperset(entry.scopes)}
         part._completions, part.completes, part.granted = self._completions, self.completes, granted
         part.methods, part.notifications, part.providers = self.methods, self.notifications, self.providers
@@ -313,7 +318,7 @@ class Registry:
         return part
 
     def add(self, entry: CatalogEntry) -> None:
-        """Register *entry*; one that replaces another has its place in the order, and its completers.
+        """Register *entry*; if it replaces another entry, it keeps the place of that in the order, and its completers.
 
         :raises RegistrationError: the name is taken, and entries are not replaced (TOOL-14).
         """
@@ -343,7 +348,7 @@ class Registry:
         check_duplicate(self._on_duplicate, what, present.function.function, entry.function.function)
 
     def _note(self, entry: CatalogEntry) -> None:
-        """Remember what an entry has that most have not, before it can be found; with the lock held."""
+        """Note, before the entry can be found, the features that few entries have; with the lock held."""
         if entry.scopes:
             self.scoped = True
         if entry.resources is not None:
@@ -355,7 +360,8 @@ class Registry:
                 ) -> List[str]:
         """Put *entries* in the place of those that *provider* had of a kind.
 
-        Its own entries come first in lists, then those of each provider, in the order of their first call of this method.
+        In lists the server's own entries come first, then those of each provider, in the order in which the providers first
+        called this method.
 
         :param announced: whether clients are notified; not if another call will do so.
         :returns: the names that are left out, since others have them.
@@ -378,7 +384,7 @@ class Registry:
         return taken
 
     def find_provided(self, kind: str, name: Any) -> Optional[ProvidedEntry]:
-        """Return what a provider has under *name* although it is not registered; None if there is none."""
+        """Return the entry that a provider has under *name* although it is not in the registry; None if there is none."""
         found = (provider.find(kind, name, self.granted) for provider in self.providers) if isinstance(name, str) else ()
         return next((entry for entry in found if entry is not None), None)
 
@@ -421,7 +427,7 @@ class Registry:
         self.kinds[kind].declared = True
 
     def declared(self, kind: str) -> bool:
-        """Whether *kind* is declared to clients: it has, or had, an entry."""
+        """Whether *kind* is declared to clients: it has, or had, an entry, or :meth:`declare` has declared it."""
         return self.kinds[kind].declared
 
     def version(self, kind: str) -> int:
@@ -433,7 +439,7 @@ class Registry:
         return list(dict.fromkeys(scope for kind in self.KINDS for entry in self.all(kind).values() for scope in entry.scopes))
 
     def all(self, kind: str) -> Mapping[str, Any]:
-        """Return the present entries, which do not change any more, in the order of registration (TOOL-06)."""
+        """Return the present entries, in a dictionary that is never changed, in the order of registration (TOOL-06)."""
         return self.kinds[kind].entries
 
     def listed_resources(self) -> Dict[str, Any]:
@@ -458,8 +464,8 @@ class Registry:
     def match(self, forms: Sequence[str]) -> Optional[Tuple[CatalogEntry, Dict[str, Any]]]:
         """Return the template that matches a URI, in any of its *forms*, with the variables' values.
 
-        Of several it is the one with most text before its first variable; of those with one such text, one whose values have
-        no slashes, then one with more text, then the one that was registered first.
+        If several match, it is the one with the most text before its first variable. Of those with equal texts there, one whose
+        values have no slashes comes first, then the one with more text in all, then the one that was registered first.
         """
         templates = self.kinds["templates"].entries
         if not templates:
@@ -498,7 +504,7 @@ class Registry:
 
 
 def _form(kind: str, name: str) -> str:
-    """Return a name as entries are kept by: a URI and a template in its normal form."""
+    """Return a name in the form that is the key of its entry: a URI or a template in its normal form."""
     if kind == "resources" or kind == "templates" and "{" not in name:
         from ...protocol.uris import normal_uri  # for servers that have resources
 
@@ -532,14 +538,6 @@ def check_name(kind: str, name: Any) -> str:
     if kind == "tool" and (len(name) > 128 or not _NAME_CHARACTERS.issuperset(name)):  # TOOL-11, TOOL-12
         _log.warning("the tool name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - .", name)
     return name
-
-
-def suggestions(name: str, known: List[str]) -> str:
-    """Return a hint such as "; did you mean 'forecast'?" for an unknown name, or nothing."""
-    import difflib  # only for errors
-
-    close = difflib.get_close_matches(name[:200], known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def check_duplicate(policy: str, what: str, old: Any, new: Any) -> None:

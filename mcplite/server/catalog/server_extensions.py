@@ -16,7 +16,7 @@ from .registry import Registry
 
 
 class ExtensionMethod:
-    """The handler of one request that an extension answers, or of one notification that it takes."""
+    """The handler of one method of an extension: of a request that it answers, or of a notification that it takes."""
 
     __slots__ = ("extension", "_handler", "_method")
 
@@ -45,13 +45,13 @@ class ServerExtensions:
         self.all: Tuple[Extension, ...] = ()
         #: By method: the member of the params that ``Mcp-Name`` repeats.
         self.names: Dict[str, str] = {}
-        #: By the member of the filter of ``subscriptions/listen``.
+        #: The kinds of changes that clients can listen to, by their members of the filter of ``subscriptions/listen``.
         self.listens: Dict[str, ListenKind] = {}
-        #: Those that change lists.
+        #: The extensions that change lists.
         self.listers: Tuple[Extension, ...] = ()
 
     def add(self, extension: Extension) -> None:
-        """Add an extension; the caller has a lock for it.
+        """Add an extension; the caller holds a lock, so that one is added after another.
 
         :raises RegistrationError: the server, another extension or the protocol has its identifier, or one of its methods,
             notifications or kinds of changes. Then nothing is added.
@@ -89,7 +89,7 @@ class ServerExtensions:
         return {name: dict(settings) for name, settings in found.items() if settings is not None} or None
 
     def capabilities(self, revision: Revision, identified: bool) -> Dict[str, Any]:
-        """Return the members of the capabilities beside those of the protocol."""
+        """Return the members that extensions add to the capabilities, beside those of the protocol."""
         return {name: value for extension in self.all for name, value in extension.capabilities(revision, identified).items()}
 
     def declared_by(self, client: ClientCapabilities) -> Tuple[bool, ...]:
@@ -117,6 +117,6 @@ class ServerExtensions:
 
 
 def _owners(names: Mapping[str, Any], handlers: Mapping[str, Any]) -> Dict[str, str]:
-    """Return who has those of the names that are registered."""
+    """Return the owners of the names that are registered already, by name."""
     return {name: f"the extension {handlers[name].extension.identifier!r}" if isinstance(handlers[name], ExtensionMethod)
             else "Server.add_method()" for name in names if isinstance(name, str) and name in handlers}

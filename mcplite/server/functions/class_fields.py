@@ -33,7 +33,7 @@ def is_named(origin: Any, *names: str) -> bool:
 
 
 def is_dataclass(value: Any) -> bool:
-    """Whether *value* is a dataclass or an instance of one. ``dataclasses`` is not imported for those that have none."""
+    """Whether *value* is a dataclass or an instance of one. A server without dataclasses does not import ``dataclasses``."""
     return hasattr(value if isinstance(value, type) else type(value), "__dataclass_fields__")
 
 
@@ -94,17 +94,17 @@ def _hints(annotated: Any, owner: Any) -> Dict[str, Any]:
 
 
 def _variables_around(owner: Any) -> Dict[str, Any]:
-    """Return the variables that annotations of a function or class can name although its module has none of the name.
+    """Return the variables beside those of the module that annotations of a function or class can name.
 
-    Those are the class itself, what the function has kept of the functions around it, and the variables of these functions
-    as far as they are running, as one does that defines a tool and registers it.
+    Those are the class itself, the variables of outer functions that the function has captured, and all variables of the
+    outer functions that are still running, such as a function that defines a tool and registers it.
     """
     found: Dict[str, Any] = {}
     names = {*getattr(owner, "__qualname__", "").split(".")[:-1]}  # of functions and of class bodies
     frame = sys._getframe(1) if names else None
     while frame is not None:
         if frame.f_code.co_name in names and frame.f_globals.get("__name__") == getattr(owner, "__module__", None):
-            found = {**frame.f_locals, **found}  # those of the innermost hide the others
+            found = {**frame.f_locals, **found}  # the variables of inner functions hide those of outer ones
         frame = frame.f_back
     code, closure = getattr(owner, "__code__", None), getattr(owner, "__closure__", None) or ()
     for name, cell in zip(getattr(code, "co_freevars", ()), closure):
@@ -167,9 +167,9 @@ def _of_typed_dict(cls: type) -> List[Field]:
 
 
 def type_arguments(annotation: Any) -> Dict[str, Dict[Any, Any]]:
-    """Return by the names of the members of a generic class, or of one derived from it, what its type variables stand for.
+    """Return, by the names of its members, what type variables stand for in a generic class, or in one derived from it.
 
-    Of ``class IntBox(Box[int])`` the member ``value: T`` of ``Box`` has an int.
+    For ``class IntBox(Box[int])``, the entry of the member ``value: T`` of ``Box`` says that T is int.
 
     :param annotation: the class, or an alias such as ``Box[int]``.
     """

@@ -68,7 +68,7 @@ class Compiler:
         self.where = where
         self.returned = returned
         self.definitions: Dict[str, Any] = {}
-        #: Of the keywords in ``Annotated``.
+        #: The validators of the function's schemas, such as of keywords in ``Annotated``; their patterns are judged at the end.
         self.validators: List[Validator] = []
 
     def compile(self, annotation: Any, name: str) -> Node:

@@ -1,6 +1,6 @@
 """Parses docstrings in Google, NumPy and reST style: the description of a function and of its parameters.
 
-What is not understood stays in the description: an author's text is for the model, wherever it stands.
+A part that is not understood stays in the description: an author's text is for the model, wherever it stands.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _NAMES = rf"{_MARKS}\w+{_MARKS}(?:\s*,\s*{_MARKS}\w+{_MARKS})*"
 #: A bullet, names, a type in brackets, a colon or a dash, and a text.
 _GOOGLE_ITEM = (rf"(?:[-+*\u2022]\s+)?({_NAMES})\s*(?:\(.*?\){_MARKS})?"
                 rf"(?:\s*:{_MARKS}|\s+(?:-{{1,3}}|[\u2013\u2014]))(?:\s+(.*)|$)")
-#: What begins an item, although it is not understood, such as ``options.depth: ...`` or ``- ...``.
+#: The beginning of a line that is an item, but not one that is understood, such as ``options.depth: ...`` or ``- ...``.
 _LIKE_AN_ITEM = rf"[-+*\u2022]\s|{_MARKS}[\w.\[\]<>]+{_MARKS}\s*(?:\(.*?\))?\s*(?:[:=]|\s-)"
 _NUMPY_ITEM = rf"({_NAMES})\s*(?::\s*(.*))?$"
 _REST_ITEM = r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
 #: Does not match a role, such as :class:`X`, which is part of the text.
 _REST_FIELD = r"[:@]\w+[^:`]*:(?=\s|$)"
-#: The schema has the types.
+#: Fields that name types; they are left out, since the schema has the types.
 _REST_TYPE = r"[:@](?:type|rtype|kwtype)\b"
 _FENCES = ("```", "~~~")
 
@@ -33,7 +33,7 @@ Documentation = Tuple[Optional[str], Dict[str, str]]
 def parse(docstring: Any, names: Optional[Collection[str]] = None) -> Documentation:
     """Return the descriptions of the parameters *names*, and everything else as the description of the function.
 
-    :param names: what is described elsewhere than in the text; None for all that the docstring describes.
+    :param names: the parameters whose descriptions are taken out of the text; None for all that the docstring describes.
     """
     if docstring is not None and not isinstance(docstring, str):
         from ...protocol.jsonable import as_text  # for the few that are lazy translations
@@ -121,7 +121,7 @@ def _items(body: List[str], names: Optional[Collection[str]], numpy: bool) -> "T
     item = re.compile(_NUMPY_ITEM if numpy else _GOOGLE_ITEM).match
     found: Dict[str, Tuple[List[str], str]] = {}
     kept: List[str] = []
-    #: The lines of the present parameter; None if what is read is none.
+    #: The lines of the parameter that is being read; None outside of the items.
     current: Optional[List[str]] = None
     blank = False
     for line in body:
@@ -131,7 +131,7 @@ def _items(body: List[str], names: Optional[Collection[str]], numpy: bool) -> "T
         if match and named:
             said = (match.group(2) or "").strip()
             current = [said] if said and not numpy else []
-            # Behind the colon NumPy style has the type, which the schema has too, unless it is all that is said.
+            # After the colon NumPy style has the type, which the schema has too. It is used only if no text follows.
             found.update(dict.fromkeys(named, (current, said)))
             continue
         if current is None or text and text[0] != " " and (numpy or blank or re.match(_LIKE_AN_ITEM, text)):

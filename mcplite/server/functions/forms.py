@@ -98,7 +98,7 @@ def _with_text_choices(form: Node) -> Node:
 
 
 def _text_choices(name: str, field: Any, meant: Dict[str, Dict[str, Any]]) -> Any:
-    """Return a field with texts as choices; what each stands for is put into *meant*, where not all are texts already."""
+    """Return a field whose choices are texts; if not all were texts, put the values that they stand for into *meant*."""
     if not isinstance(field, Mapping):
         return field
     if field.get("type") == "array":

@@ -11,6 +11,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
+from ...protocol.error_text import did_you_mean
 from ...protocol.jsonrpc import encode_json, load
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
@@ -33,7 +34,7 @@ from .signature import (
     written_schema,
 )
 
-# What a start and a list do not need is imported by the functions that use it.
+# Modules that neither the start of a server nor a list needs are imported by the functions that use them.
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
     from ...types import PromptArgument
@@ -41,15 +42,15 @@ if TYPE_CHECKING:
     from .foreign.metadata import FieldParameter
 
 _log = get_logger(__name__)
-#: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is an object itself.
+#: Types of defaults that are no ``Field(...)`` and no objects of another library. ``object`` is the type of MISSING.
 _PLAIN_DEFAULTS = frozenset({object, type, type(None), bool, int, float, str, tuple, list, dict})
-#: The schemas of parameters that contain no other, if there is no other keyword.
+#: Types of schemas that contain no other schema, if the type is their only keyword.
 _SCALARS = ("string", "integer", "number", "boolean", "null")
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def _with_items(schema: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a schema whose list has ``items``: several clients and models' APIs refuse a tool without, also for tuples."""
+    """Return a schema, with ``items`` if it is one of a list or tuple: several clients and models' APIs refuse it otherwise."""
     kinds = schema.get("type")
     if "items" in schema or "array" not in (kinds if isinstance(kinds, list) else [kinds]):
         return schema
@@ -61,7 +62,7 @@ def _with_items(schema: Dict[str, Any]) -> Dict[str, Any]:
 def textual(node: Node) -> Node:
     """Return a node that also converts text to the number, boolean or JSON value that *node* takes.
 
-    Where the annotation includes str, text is left as it is.
+    If the annotation includes str, text is left as it is.
     """
     schema, convert = node.schema, node.convert
     if kinds_of(schema) <= {"string"}:
@@ -90,7 +91,7 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
 def _choices(schema: Mapping[str, Any]) -> Optional[List[str]]:
     """Return the texts that :func:`textual` takes for a schema; None if they cannot be listed."""
     kinds = kinds_of(schema)
-    if "enum" in schema:  # where a text is taken as it is, no text stands for another value
+    if "enum" in schema:  # if texts are taken as they are, no text stands for another value
         return [value if isinstance(value, str) else encode_json(value) for value in schema["enum"]
                 if isinstance(value, str) or value is not None and kinds and "string" not in kinds]
     if "anyOf" in schema:
@@ -106,7 +107,7 @@ _MAX_PROBLEMS = 10
 
 
 class BadArguments(ValueError):
-    """The arguments do not fit the function; ``problems`` lists the reasons, one sentence each, and not all of very many."""
+    """The arguments do not fit the function; ``problems`` lists the reasons, one sentence each; of very many the first ones."""
 
     def __init__(self, problems: List[str]) -> None:
         super().__init__("; ".join(problems))
@@ -147,7 +148,7 @@ class Function:
         self._documentation: "Optional[Documentation]" = None
         #: The nodes of the parameters that the caller fills in, by their names for the caller.
         self._arguments: Dict[str, Node] = {}
-        #: Of the arguments that are not required; NOTHING for one that is made for each call.
+        #: The defaults of the arguments that are not required; NOTHING for a default that is made for each call.
         self._defaults: Dict[str, Any] = {}
         #: The node of each ``**kwargs`` value; None without ``**kwargs``.
         self._rest: Optional[Node] = None
@@ -172,7 +173,7 @@ class Function:
         return parse(docstring, self._documented())
 
     def _documented(self) -> Collection[str]:
-        """Return the parameters whose descriptions need not be in the text: they are in the schema, or not the caller's."""
+        """Return the parameters that the text need not describe: the schema does, or the caller does not fill them in."""
         if (self._given is None and self.wants_context is None and not self.questions and self.parameters_have_descriptions
                 and hasattr(self.function, "__code__")):
             return self._arguments  # the caller fills in all of them
@@ -181,7 +182,7 @@ class Function:
             properties = self._given.schema.get("properties") or {}
             found.update(name for name, schema in properties.items() if isinstance(schema, dict) and "description" in schema)
         elif self.parameters_have_descriptions:
-            # Those of its code that are not among the arguments have their values, as functools.partial gives them.
+            # Parameters of its code that are not among the arguments have values already, such as from functools.partial.
             code = getattr(target_of(self.function), "__code__", None)
             found.update(self._arguments, () if code is None else code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
         return found
@@ -246,12 +247,13 @@ class Function:
                         ) -> "Dict[str, FieldParameter]":
         """Take the parameters: the context, answers to questions, and the caller's arguments; return those with a Field.
 
-        :param input_schema: of the user's own, which the arguments are checked against; None compiles one of the annotations.
+        :param input_schema: one of the user's own, to check the arguments against; None makes one from the annotations.
         :raises RegistrationError: one cannot be filled in; the text names it, the reason and the fix.
         """
         fields: Dict[str, FieldParameter] = {}
         raw = input_schema is not None
-        # The nodes of parameters of which the class says all; none where texts are converted, or an alias can have their name.
+        # The nodes of parameters whose annotation is only a class. Only tools without an ``input_schema`` use them, since the
+        # texts for other kinds are converted; and only before the first Field, whose alias can be the name of a parameter.
         direct = SIMPLE if kind == "tool" and not raw else {}
         for parameter in signature.names:
             annotation = signature.annotations.get(parameter, MISSING)
@@ -385,7 +387,7 @@ class Function:
 class _FieldFunction(Function):
     """A function with parameters whose default, or whose name for clients, is in a ``Field(...)``.
 
-    A class of its own, so that binding the arguments of other functions costs nothing for it.
+    It is a class of its own, so that binding the arguments of other functions takes no longer.
     """
 
     def __init__(self, plain: Function, fields: "Dict[str, FieldParameter]") -> None:
@@ -410,11 +412,7 @@ class _FieldFunction(Function):
 
 
 def _unknown(name: str, known: List[str]) -> str:
-    import difflib  # on the error path only
-
-    close = difflib.get_close_matches(name[:100], known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known) or 'none'}"
-    return f"unknown argument {name[:100]!r}{hint}"
+    return f"unknown argument {name[:100]!r}" + (did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}")
 
 
 def compile_function(function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None,
@@ -429,7 +427,7 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
 
     :param kind: "tool", "prompt", "resource" or "completion"; arguments of prompts and resources are strings, which
         are converted to the annotated type.
-    :param trusted_patterns: whether its regular expressions are matched against long texts, although some are not safe.
+    :param trusted_patterns: whether its regular expressions are matched against long texts, even if they are not safe.
     :raises RegistrationError: the function cannot be served; the text names the parameter, the reason and the fix.
     """
     if isinstance(function, staticmethod):
@@ -500,7 +498,7 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
             from ...protocol.library_values import library_of
 
             if library_of(type(default)):
-                return  # it has checked its own values, too, and what it takes is not always what it writes
+                return  # its library has checked it, too, and may not take from JSON what it writes to JSON
         raise schemas.refuse(name, f"has a default that does not fit its annotation: {error.sentence()};"
                                    f" change one of them") from error
 

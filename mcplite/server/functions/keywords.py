@@ -66,7 +66,7 @@ def _check(limits: Dict[str, Any], what: str) -> None:
 
 
 def _joined(schema: Dict[str, Any], limits: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a schema that requires both: merged where that means the same, otherwise with ``allOf``."""
+    """Return a schema that requires both: merged if that does not change the meaning, otherwise with ``allOf``."""
     alone = not schema.keys() - _COMMON.keys() - _NOTES - {"type"}
     if not schema.keys() & limits.keys() and (alone or limits.keys() <= _COMMON.keys()):
         return {**schema, **limits}

@@ -28,9 +28,9 @@ _CONTENT = (TextContent, types.ImageContent, types.AudioContent, types.ResourceL
 _BYTES = (bytes, bytearray, memoryview)
 _CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 _MEDIA = (Image, Audio)
-#: What makes a list one of content, and not of data.
+#: If an item of a list is of one of these classes, the list is content, and not data.
 _PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA, types.Resource, types.PromptMessage, types.SamplingMessage, *_BYTES)
-#: What makes a list one of contents of a resource, and not of data.
+#: If an item of a list is of one of these classes, the list is contents of a resource, and not data.
 _RESOURCE_PARTS = (*_CONTENT, *_CONTENTS, *_MEDIA)
 
 
@@ -80,7 +80,7 @@ def result_writer(output: Output, revision: Revision) -> Write:
 
     It takes the data and the end of the text: the members that all results of an era have, and the brace. It writes what
     :func:`tool_result`, and the codec after it, write for the same value, and raises the same errors. It returns None for a
-    value that is left to those two: content, a ``CallToolResult``, and what is rare.
+    value that it leaves to those two: content, a ``CallToolResult``, and rare values.
 
     :param output: of the tool.
     """
@@ -101,7 +101,7 @@ def result_writer(output: Output, revision: Revision) -> Write:
         members = "," + before + text if structured else ""
         return Encoded(None, f'{{"content":[{{"type":"text","text":{encode_string(text)}}}]{members}{end}')
 
-    # The general writer takes longer for one number than for its digits.
+    # For an int, the general writer takes longer than ``repr`` does.
     write = int.__repr__ if exact is int else encode_json
 
     def write_declared(value: Any, end: str) -> Optional[Encoded]:
@@ -214,7 +214,7 @@ def _as_content(value: Any) -> Optional[List[Any]]:
     if isinstance(value, _CONTENTS):
         return [types.EmbeddedResource(resource=value)]
     if isinstance(value, _BYTES):
-        # The only block that can hold bytes of an unknown type.
+        # An embedded resource is the only block that can hold bytes of an unknown type.
         blob = base64.b64encode(value).decode("ascii")
         return [types.EmbeddedResource(resource=types.BlobResourceContents(uri="data:application/octet-stream", blob=blob,
                                                                mime_type="application/octet-stream"))]

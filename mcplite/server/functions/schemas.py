@@ -31,12 +31,12 @@ _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 #: The results of ``get_origin`` for Union[X, Y] and X | Y.
 UNIONS = (Union, getattr(types, "UnionType", Union))
-#: Attributes of classes that their library validates, and of those among them that it tells apart in a union.
+#: Attributes of classes that their library validates, and of classes that their library tells apart in a union.
 _VALIDATING = ("__pydantic_validator__", "__get_pydantic_core_schema__")
 _TAGGED = ("__pydantic_validator__", "__struct_fields__")
 #: Classes whose values are JSON data as they are.
 _PLAIN = frozenset({str, int, bool, type(None)})
-#: Begins the description that a class of flags has of itself; a text of the author's comes before it.
+#: The beginning of the description that is made for a class of flags. If the author has written a text, that comes first.
 _SUM_OF = "A sum of "
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
@@ -87,9 +87,9 @@ class ImpossibleKey(RegistrationError):
 
 
 class Schemas(Compiler):
-    """The compiler of what has a form in JSON by itself, and the door to that of other libraries.
+    """Compiles annotations of builtins and of the standard library; :mod:`.foreign` compiles those of other libraries for it.
 
-    :param owner: the function, whose module and variables have the names in its annotations.
+    :param owner: the function; names in its annotations are looked up in its module, and in its variables.
     """
 
     def __init__(self, where: str, *, returned: bool = False, owner: Any = None) -> None:
@@ -159,7 +159,7 @@ class Schemas(Compiler):
         if seen is not None:
             return seen
         alias = get_origin(annotation) or annotation
-        # An alias has no module where the namespace that defines it has no name.
+        # If the namespace that defines an alias has no ``__name__``, the alias has no module.
         if (alias.__module__ or "").partition(".")[0] == "pydantic":  # JsonValue, which has marks that only pydantic reads
             from .foreign.models import adapter_node
 
@@ -239,7 +239,9 @@ class Schemas(Compiler):
         return Node(schema, convert)
 
     def _tagged(self, value: Any, schemas: List[Dict[str, Any]], failures: List[Mismatch]) -> Optional[Mismatch]:
-        """Return why a value fits none of several classes that a tag tells apart: the failure of that whose tag it has.
+        """Return why a value fits none of several classes; None if no tag tells the classes apart.
+
+        It is the failure of the class whose tag the value has, or says that the tag is missing or unknown.
 
         :param schemas: of the classes; a tag is a member whose choices differ from class to class.
         :param failures: of the same classes.
@@ -381,7 +383,7 @@ class Schemas(Compiler):
         return Node(schema, convert)
 
     def _key(self, annotation: Any, name: str, schema: Dict[str, Any]) -> Convert:
-        """Return the converter of the keys of a mapping, which are texts in JSON; add to *schema* what it says of them.
+        """Return the converter of the keys of a mapping, which are texts in JSON; add keywords for the keys to *schema*.
 
         :raises ImpossibleKey: they have no text.
         """
@@ -445,7 +447,7 @@ class Schemas(Compiler):
             self._owners.pop()
 
     def _seen(self, key: Any, known: Dict[str, Any]) -> Optional[Node]:
-        """Return the node of a class or alias that was compiled, or a reference to it while it is; None otherwise.
+        """Return the node of a class or alias that was compiled, or a reference to one that is being compiled; otherwise None.
 
         :param known: keywords beside the reference. The type is repeated for form builders, which do not follow it (NS-38).
         """
@@ -591,7 +593,7 @@ def _joined(schema: Mapping[str, Any], text: str) -> str:
 
 
 def description_of(schema: Mapping[str, Any], text: Optional[str]) -> Optional[str]:
-    """Return the description of a member: that in its annotation, or else *text*, which its docstring has."""
+    """Return the description of a member: that in its annotation; if there is none, *text*, which is from the docstring."""
     own: Optional[str] = schema.get("description")
     return own if own and not own.startswith(_SUM_OF) else _joined(schema, text) if text else own
 

@@ -20,7 +20,7 @@ from .converters import SIMPLE
 from .schemas import UNIONS, ImpossibleKey, Schemas, unwrap_annotated
 
 # ``inspect`` is imported with the first handler that is no plain function: it takes longer to import than most servers do to
-# register their tools. What a start and a list do not need is imported by the functions that use it, too.
+# register their tools. Other modules that neither a start nor a list needs are imported by the functions that use them, too.
 if TYPE_CHECKING:
     import inspect
 
@@ -91,7 +91,7 @@ def refuse_async(function: Any, where: str) -> None:
 
     :raises RegistrationError: *function* is async.
     """
-    if type(function) is types.FunctionType and not function.__dict__:  # nothing that stands for another function
+    if type(function) is types.FunctionType and not function.__dict__:  # without __wrapped__ it stands for no other function
         refused = bool(function.__code__.co_flags & _ASYNC)
     else:
         import inspect
@@ -104,7 +104,7 @@ def refuse_async(function: Any, where: str) -> None:
 
 
 def is_generator(function: Any) -> str:
-    """Return "plain" if a call of *function* makes a generator, "async" if what it makes needs an event loop, else "".
+    """Return "plain" if a call of *function* makes a generator, "async" if its result needs an event loop, "" otherwise.
 
     A function that ``contextlib.contextmanager`` has decorated makes no generator.
     """
@@ -203,7 +203,7 @@ def _resolved(annotation: Any, owner: Any, where: str, name: str) -> Any:
 
 
 def decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, Optional[str]], None]) -> Any:
-    """Return a decorator that registers with *add*; or the function itself, registered, if it stands for the name."""
+    """Return a decorator that registers with *add*; if *name* is a function, register that, and return it."""
 
     def register(function: Any) -> Any:
         add(function, None if name is function else name)  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ class Output:
         self.off = off
         self.exact = exact
         self.bare = bare
-        #: What writes the results, by revision; see :func:`~.results.result_writer`.
+        #: The writers of the results, by revision; see :func:`~.results.result_writer`.
         self.writers: Dict[Revision, Callable[[Any, str], Optional[Encoded]]] = {}
         self._validator: Optional[Validator] = None
 
@@ -360,7 +360,7 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
 
 @functools.lru_cache(maxsize=None)
 def _scalar_output(annotation: type, bare: bool) -> Output:
-    """Return the output of a str, int, float or bool. What it learns depends on the two alone, so all such tools share it."""
+    """Return the output of a str, int, float or bool. It depends on the arguments alone, so all such tools share it."""
     return Output() if annotation is str else _wrapping(SIMPLE[annotation].schema, bare, annotation)
 
 

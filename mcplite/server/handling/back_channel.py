@@ -26,7 +26,7 @@ class BackChannelAsker(Asker):
 
     :param session: of the client.
     :param roots: the cache of the client's roots.
-    :param incoming: the request whose handler asks; None only encodes questions.
+    :param incoming: the request whose handler asks; None if questions are only encoded.
     """
 
     def __init__(self, session: Session, roots: KnownRoots, incoming: Optional[Incoming]) -> None:
@@ -72,7 +72,7 @@ class BackChannelAsker(Asker):
             raise
 
     def _counted(self, incoming: Incoming) -> ContextManager[None]:
-        """Return a block within which the request counts to the handlers that wait: its client may start many, and leave."""
+        """Return a block in which the request counts as one whose handler waits: a client may start many of them, and leave."""
         session = self._session
         if not session.sender:
             return contextlib.nullcontext()  # a pipe has one client
@@ -89,7 +89,7 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
                   id: Optional[int] = None) -> Dict[str, Any]:
     """Send a question to a client with a session, as a task if it is to be one, and return the answer.
 
-    :param token: cancelled when it is withdrawn.
+    :param token: cancelled when the question is withdrawn.
     :param id: of the request; by default a new one.
     :raises RemoteError, RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
     :raises ProtocolError: the answer is no object.
@@ -108,7 +108,7 @@ def send_question(session: Session, asked: EncodedQuestion, token: Optional[Canc
     try:
         result: Any
         if asked.as_task:
-            result = load("Elicit(task=True)")(session, asked, token, delivery, id)
+            result = load("Elicit(task=True)")(session, asked, token, delivery, id)  # tasks.question_tasks.ask_as_task
         else:
             result = session.peer.call(asked.method, params, id=id, timeout=session.limits.ask_seconds, cancel=token,
                                        on_progress=on_progress, delivery=delivery)

@@ -5,6 +5,7 @@ one gets the questions as the result of its request (:mod:`.suspended_calls`). T
 """
 
 import functools
+import json
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError, copied
@@ -29,12 +30,25 @@ from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
 
-__all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
+__all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers",
+           "through_json"]
 
 _log = get_logger(__name__)
 #: What a client must be able to do, for its user to read.
 ABILITIES = {"elicitation/create": "ask its user", "sampling/createMessage": "ask its language model",
               "roots/list": "list its roots"}
+
+
+def through_json(value: Any) -> Any:
+    """Return the result of an action of ``ctx.once`` as a later call gets it, so that the handler gets it alike each time.
+
+    :raises TypeError: it is not JSON.
+    """
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be kept as JSON ({error}); return plain data"
+                        " from the action") from error
 
 
 class InvalidAnswer(ProtocolError):
@@ -83,7 +97,7 @@ class Asker:
 
     @property
     def waits(self) -> bool:
-        """Whether the handler goes on with the line behind the question; it is called again instead in a fleet of keys."""
+        """Whether the handler waits for the answer. In a fleet that shares only keys it is called again with the answer."""
         return True
 
     def can(self, method: str, mode: str = "") -> bool:
@@ -105,7 +119,7 @@ class Asker:
             return False
         if mode == "url":
             return revision.elicitation_modes and "url" in declared.elicitation
-        # An empty object means forms (ELIC-02), and is all there was before there were modes.
+        # An empty object means forms (ELIC-02). Before there were modes, clients declared nothing else.
         return "form" in declared.elicitation or "url" not in declared.elicitation
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
@@ -131,7 +145,7 @@ class Asker:
 
         :raises MissingCapability: the client did not declare the capability that the question needs.
         :raises ValueError: the question is not valid.
-        :raises ConnectionClosed: this process was forked by the handler; the client is connected to the other one.
+        :raises ConnectionClosed: the handler has forked this process; the client is connected to the parent process.
         """
         if self.session.peer.foreign and self.session.peer.last_error is not None:
             raise copied(self.session.peer.last_error)
@@ -142,7 +156,7 @@ class Asker:
     def _gives_tasks(self, method: str) -> bool:
         """Whether the client has declared to answer such questions as tasks (TSK-02 to TSK-04)."""
         if "tasks/result" not in self._revision.task_requests:
-            return False  # only there do servers start tasks
+            return False  # servers start tasks only in revisions with this method
         kind, _, verb = method.partition("/")
         found: Any = self.session.client_capabilities.tasks
         for name in ("requests", kind, verb):

@@ -22,7 +22,7 @@ from ...rpc.request import Incoming, MessageFacts
 from ..catalog.registry import granted_scopes
 from .session import Session, Throttle, check_own_notification
 
-# What a start and a list do not need is imported by the functions that use it.
+# Modules that neither the start of a server nor a list needs are imported by the functions that use them.
 if TYPE_CHECKING:
     from ...protocol.opaque import ReplayLog
     from ...rpc.cancel import CancelToken
@@ -82,7 +82,7 @@ class Context:
     _dropped = 0
     _asker: "Optional[Asker]" = None
     _questions = 0
-    #: What is paused while the handler waits for an answer.
+    #: The time limit of the call, which is paused while the handler waits for an answer; None for no limit.
     _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
     round = 0
@@ -203,7 +203,7 @@ class Context:
         return self.incoming.token.cancelled
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have *callback* run when the request is cancelled: close a socket, kill a child.
+        """Run *callback* when the request is cancelled, for instance to close a socket or to kill a child.
 
         It runs on the thread that cancels; immediately if the request is cancelled already.
 
@@ -384,16 +384,17 @@ class Context:
         :param message: the text for the user.
         :param schema: the form: a dataclass, TypedDict, plain type, or the JSON Schema of a flat object. None asks only
             for yes or no.
-        :param task: asks as a task, where the client declares that (in November 2025 alone); see :class:`Elicit`.
+        :param task: asks as a task if the client declares that, which it can in November 2025 alone; see :class:`Elicit`.
         :param on_progress: called with each :class:`~mcplite.types.Progress` that the client reports before its answer; see
             :class:`Elicit`.
         :returns: the answer, which is true exactly when the user accepted.
         :raises MissingCapability: the client cannot ask its user; nothing was sent.
         :raises ValueError: the schema is not a flat form (ELIC-06).
-        :raises ProtocolError: the answer does not fit the form.
-        :raises RemoteError: the client answered with an error.
-        :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
-        :raises Cancelled: the request was cancelled meanwhile.
+        :raises ProtocolError: before July 2026, the answer does not fit the form; from then on such a question is asked again.
+        :raises RemoteError: before July 2026, the client answered with an error; from then on, too many questions wait.
+        :raises RequestTimeout: before July 2026, no answer within ``Limits.ask_seconds``.
+        :raises Cancelled: the request was cancelled meanwhile; from July 2026 on also, the client did not come back with the
+            answer within ``Limits.waiting_seconds``.
         """
         from .questions import Elicit
 
@@ -432,18 +433,12 @@ class Context:
                task: bool = False, on_progress: "Optional[Callable[[Progress], object]]" = None) -> "CreateMessageResult":
         """Ask the client's language model, and wait for its answer.
 
-        :param messages: texts, messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``, or content, such as
-            an ``mcplite.Image``; or a single one of them.
+        :param messages: texts, messages or content, such as an ``mcplite.Image``; or a single one of them.
         :param max_tokens: the most tokens that the model may write; default 1000.
-        :param system_prompt: instructions for the model, which the client may change or leave out.
-        :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
-        :param stop_sequences: texts at which the model stops.
-        :param include_context: "none", "thisServer" or "allServers": whose context the client adds to the messages. From
-            November 2025 on it is left out, with a warning, if the client did not declare ``sampling.context``.
-        :param model_preferences: hints of model names, and priorities of cost, speed and intelligence, from 0 to 1.
-        :param metadata: for the model's provider, as JSON.
         :param tools: the tools that the model may use; run them, and ask again with their results.
         :param tool_choice: whether the model may, must or must not use tools.
+        :param system_prompt, temperature, stop_sequences, include_context: as for :class:`Sample`.
+        :param model_preferences, metadata: as for :class:`Sample`.
         :param task, on_progress: as for :meth:`elicit`.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
         :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
@@ -518,7 +513,8 @@ class RequestFacts(MessageFacts):
 
     :param http: the request, authenticated.
     :param target: what the message is about; None if that was not looked up.
-    :param sender: whose share the request counts to; by default the principal's key, else the remote address.
+    :param sender: the key under which limits count the request; by default the principal's key, or without a principal the
+        client's address.
     """
 
     __slots__ = ("http", "principal", "target", "sender")
@@ -530,12 +526,12 @@ class RequestFacts(MessageFacts):
         self.sender = sender or (http.network if principal is None else principal.key)
 
     def forget_request(self) -> None:
-        """Keep of the request only what is needed while it is in progress for long."""
+        """Forget the HTTP request; called when the request stays in progress for long."""
         self.http = None
 
 
 class RequestContext(Context):
-    """One request, as the code that runs its handler sees it: the sessions, the methods, the askers and rooms.
+    """One request, as the code around its handler sees it: sessions, methods, askers and optional parts of the package.
 
     :param session: of the client.
     :param incoming: the request.
@@ -544,10 +540,11 @@ class RequestContext(Context):
 
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
-    #: The record of the answers so far, if the handler is called again for that.
+    #: The record of the answers so far, if the handler is called again with them.
     replay_log: "Optional[ReplayLog]" = None
 
-    #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
+    #: Whether the present questions are those of a returned ``InputRequired``. Then the handler is called again
+    #: with the answers.
     asked_by_return = False
 
     #: Gives params the names of the mounted server whose handler runs; None while no mounted server is called.
@@ -559,14 +556,15 @@ class RequestContext(Context):
         self.incoming = incoming
         self.params = incoming.params
         self.target = target
-        # Each answer reads these. The class has the defaults of what most requests never have.
+        # Each answer reads these fields, so they are set on the object. The class has the defaults of fields that most requests
+        # never set.
         self.held_progress = None
         #: The result that asks the client, if the handler was ended to ask (in a fleet).
         self.question_result: Optional[Dict[str, Any]] = None
-        #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an
-        #: object.
+        #: Whether the result must be an object, since a hook of an extension reads it, a server that mounts another one, or
+        #: middleware of a mounted server.
         self.result_is_read = False
-        #: The turn in which a large answer is made, until it is sent.
+        #: The turn of :class:`~mcplite.rpc.fair_queue.Turns` in which a large answer is made, until it is sent.
         self.turn: Optional[Turn] = None
         self._lock = threading.Lock()
 
@@ -589,7 +587,7 @@ class RequestContext(Context):
             self.runtime, self.result_is_read, self.params, self.rename = before
 
     def take_params(self, params: Dict[str, Any]) -> None:
-        """Set the params, with the names of the mounted server if it is one whose handler runs."""
+        """Set the params; if the handler of a mounted server runs, give them the names of that server."""
         self.params = params if self.rename is None else self.rename(params)
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Dict[str, Any]:
@@ -608,8 +606,10 @@ class RequestContext(Context):
         """Wait for a turn in which a large answer is made, if the request has none yet; it lasts until the answer is sent.
 
         :param size: the bytes of the answer, roughly.
-        :param done: whether the handler has returned, so that the request is answered without a turn if none comes.
-        :raises RemoteError: if it has not: the request was cancelled, the turn has not come in time, or too much is unread.
+        :param done: whether the handler has returned. Then no error is raised, and the request is answered without a turn if
+            none comes.
+        :raises RemoteError: *done* is False, and the request was cancelled, the turn has not come in time, or too much is
+            unread.
         """
         if self.turn is not None:
             return
@@ -648,10 +648,10 @@ class RequestContext(Context):
 
 
 class NeedsWorker(BaseException):
-    """Ends a run of a handler on the thread of an HTTP request, so that a worker runs it again: it asks its client, or may.
+    """Ends a run of a handler on the thread of an HTTP request, since it asks its client, or may ask; a worker runs it again.
 
-    That thread sends the questions when it returns, so that it cannot wait for the answers. A handler that asks by returning or
-    by raising is called again with the answers in any case.
+    The thread of the request sends the questions only when it has returned, so that it cannot wait for the answers. A handler
+    that asks by returning or by raising is called again with the answers in any case.
     """
 
 
@@ -659,7 +659,7 @@ class Timeout:
     """Ends one call of a tool that declared a ``timeout``; it is paused while the tool waits for an answer.
 
     The client is answered at once; the handler, which cannot be stopped from outside, finds its
-    token cancelled, and what it returns is dropped.
+    token cancelled, and its result is dropped.
 
     :param seconds: how long the call may run.
     :param end: called when the time is over.
@@ -672,7 +672,7 @@ class Timeout:
         self._timer: Optional[threading.Timer] = None
 
     def start(self) -> None:
-        """Start, or continue; the timer's thread ends with :meth:`stop` or by firing, and blocks on nothing else."""
+        """Start, or continue. The timer's thread waits for :meth:`stop` or for the end of the time, and for nothing else."""
         self._started = time.monotonic()
         self._timer = threading.Timer(self._left, self._end)
         self._timer.daemon = True
@@ -696,7 +696,7 @@ class Timeout:
 
 
 def progress_number(value: Any, what: str) -> Any:
-    """Return a number as JSON has it; None for one that JSON has not.
+    """Return a number in a form that JSON has; None for a number that JSON does not have, such as NaN.
 
     :raises TypeError: it is no number.
     """
@@ -708,7 +708,7 @@ def progress_number(value: Any, what: str) -> Any:
     try:
         return operator.index(value)
     except TypeError:
-        pass  # no whole number, or none at all
+        pass  # not a whole number, or no number
     try:
         made = float(value)
     except (ValueError, ArithmeticError):

@@ -18,7 +18,7 @@ from ...errors import InternalError, InvalidParams, RemoteError, ToolError
 from ...protocol.jsonrpc import Encoded
 from .context import CURRENT, LEVELS, NeedsWorker, RequestFacts, visible_catalog
 
-# What a start and a list do not need is imported by the functions that use it.
+# Modules that neither the start of a server nor a list needs are imported by the functions that use them.
 if TYPE_CHECKING:
     from ..catalog.catalog import Target
     from .context import RequestContext
@@ -33,12 +33,12 @@ Result = Dict[str, Any]
 def answer_request(context: RequestContext) -> None:
     """Answer one request on the present thread.
 
-    It runs in a copy of the context variables of the thread that brought the request, whichever thread this is. What a
-    handler sets is gone when the thread takes the next request (REL-67).
+    Over HTTP it runs in a copy of the context variables of the thread that brought the request, on a pipe in a copy of those of
+    the present thread. So a variable that a handler sets is gone when the thread takes the next request (REL-67).
     """
     facts: Optional[RequestFacts] = context.incoming.facts
     http = None if facts is None else facts.http
-    if http is None:  # on a pipe, whose reading thread this is, or a worker
+    if http is None:  # on a pipe: this is its reading thread, or a worker
         contextvars.copy_context().run(_answer_in_context, context, context.session.runtime.around)
         return
     try:
@@ -51,7 +51,7 @@ def _answer_in_context(context: RequestContext, around: "Optional[Around]") -> N
     CURRENT.set(context)
     try:
         result = _result(context) if around is None else around(functools.partial(_result, context))
-        # If the handler has waited for an answer, this is another request than before.
+        # If the handler has waited for an answer, ``incoming`` is now the request that brought the answer.
         context.incoming.respond(result)
     finally:
         if context.turn is not None:
@@ -61,20 +61,20 @@ def _answer_in_context(context: RequestContext, around: "Optional[Around]") -> N
 def _run_on_worker(context: RequestContext, http: HTTPRequest) -> None:
     incoming, http.inline = context.incoming, False
     if context.target is not None:
-        context.target.may_run_inline = False  # the next calls begin there
+        context.target.may_run_inline = False  # later calls begin on a worker
     incoming.wait_for_slot(functools.partial(answer_request, context), 0)
     if not context.session.runtime.workers.enqueue(incoming):
         incoming.refuse()
 
 
 def _result(context: RequestContext) -> Any:
-    """Return what the request is answered with, with the members that every result of its era has."""
+    """Return the result that answers the request, with the members that every result of its era has."""
     result: Any = None
     target = context.target
     try:
         if target is None or target.custom_handler is not None or context.session.runtime.catalog.middleware:
             result = dispatch(context, target)
-        else:  # without one more call, for most
+        else:  # most requests: without the time of one more call
             result = _METHODS[context.incoming.method](context, target)
     except BaseException as error:
         if context.question_result is None:
@@ -87,8 +87,8 @@ def _result(context: RequestContext) -> Any:
         result = context.question_result
     if context.held_progress is not None:
         context.send_held_progress()
-    # If the handler has waited for an answer, this is another session than before.
-    if type(result) is not Encoded:  # a page of a list, or the text of a tool's result, has the members that it adds
+    # If the handler has waited for an answer, ``session`` is now that of the request that brought the answer.
+    if type(result) is not Encoded:  # a page of a list, or the text of a tool's result, has these members already
         result = context.session.complete_result(result)
     return result
 
@@ -158,19 +158,20 @@ def _set_level(context: RequestContext, _: Target) -> Result:
 
 
 def load_handler_calls() -> None:
-    """Load what runs handlers. A server over HTTP does so before it serves: without free descriptors no module loads."""
+    """Load the code that runs handlers. An HTTP server does so before it serves: without free descriptors no module loads."""
     from .handler_calls import METHODS
 
     _METHODS.update(METHODS)
 
 
 def _call_first(context: RequestContext, target: Target) -> Any:
-    """Load what runs handlers, and run the first one: ``tools/call`` is ``handler_calls._call_tool`` from now on."""
+    """Load the code that runs handlers, and run the first one; ``tools/call`` is ``handler_calls._call_tool`` from now on."""
     load_handler_calls()
     return _METHODS[context.incoming.method](context, target)
 
 
-#: A start and a list do not need what runs handlers, so the first call of one loads it.
+#: The function of each method. The start of a server and lists do not need the code that runs handlers, so the first method
+#: that runs one loads it.
 _METHODS: Dict[str, Callable[[RequestContext, Target], Result]] = {
     "tools/list": _list("tools", "tools"),
     "resources/list": _list("resources", "resources"),

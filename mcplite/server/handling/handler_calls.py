@@ -1,6 +1,6 @@
 """Runs handlers: binds the arguments, asks declared questions, calls the user's function, makes the result.
 
-One function for each method that runs one; the dispatcher loads them with the first call.
+Each method that runs handlers has one function here. The dispatcher loads this module with the first call of one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...errors import (
     ToolError,
     UrlElicitationRequired,
 )
+from ...protocol.error_text import did_you_mean
 from ...protocol.jsonrpc import Encoded, object_of
 from ...revisions import Revision
 from ...rpc.fair_queue import COSTLY
@@ -28,7 +29,7 @@ from ...rpc.tracing import get_logger
 from ...types import CallToolResult, Model, TextContent, codec
 from ...types.content import downgrade
 from ..catalog.catalog import Target
-from ..catalog.registry import ToolEntry, suggestions
+from ..catalog.registry import ToolEntry
 from ..functions.function import BadArguments, Function
 from ..functions.results import (
     BadOutput,
@@ -59,9 +60,9 @@ class Declined(Exception):
 
 
 def _call_tool(context: RequestContext, target: Target) -> Any:
-    """Return the encoded result of one ``tools/call``: an object, or its text as :class:`jsonrpc.Encoded` without middleware.
+    """Return the encoded result of one ``tools/call``: an object, or its text as :class:`jsonrpc.Encoded` if nothing reads it.
 
-    :param target: its entry is the tool; None if there is no tool of this name.
+    :param target: its ``entry`` is the tool, or None if there is no tool of this name.
     :raises InvalidParams: there is no such tool (TOOL-30), the arguments are not an object (TOOL-31), or
         they break the schema in a revision where that is a protocol error (TOOL-32).
     :raises Cancelled: the request was cancelled.
@@ -105,7 +106,7 @@ def bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
     elif not isinstance(arguments, dict):
         raise InvalidParams("params.arguments must be an object")
     try:
-        if context.incoming.size < COSTLY:  # without one more call, for most
+        if context.incoming.size < COSTLY:  # most calls: without the time of one more function
             kwargs = entry.function.bind(arguments)
         else:
             kwargs = context.bind(entry.function, arguments)
@@ -114,21 +115,21 @@ def bind_and_call(context: RequestContext, entry: ToolEntry) -> Any:
         if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return tool_error(context, text)
-    del arguments  # a handler may wait for minutes, and the context forgets them then
+    del arguments  # a handler may wait for minutes, and the context forgets the arguments meanwhile
     return call_bound(context, entry, kwargs)
 
 
 def _unknown(context: RequestContext, kind: str, name: Any) -> InvalidParams:
     if not isinstance(name, str):
         return InvalidParams("params.name must be a string")
-    # Middleware may hide an entry from this caller, and is asked about the one that the request names alone.
+    # Middleware may hide entries from this caller. It sees only the name in the request, so no other name is suggested.
     may_hide = context.runtime.catalog.middleware or context.session.runtime.catalog.middleware
-    known = [] if may_hide else list(visible_catalog(context).registry.all(f"{kind}s"))
-    return InvalidParams(f"Unknown {kind}: {name[:200]}{suggestions(name, known)}")
+    known = () if may_hide else visible_catalog(context).registry.all(f"{kind}s")
+    return InvalidParams(f"Unknown {kind}: {name[:200]}{did_you_mean(name, known)}")
 
 
 def _writer(output: Output, revision: Revision) -> Write:
-    """Return the writer of a tool's results in one revision, for the first of them; it is kept for the others."""
+    """Make the writer of a tool's results in one revision, keep it for later calls, and return it."""
     write = output.writers[revision] = result_writer(output, revision)
     return write
 
@@ -145,7 +146,7 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
         value = _call_handler(context, function, kwargs)
         session = context.session  # another one, if the handler has waited for an answer
         revision = session.revision
-        if not (session.runtime.catalog.middleware or context.result_is_read):  # which reads and changes results
+        if not (session.runtime.catalog.middleware or context.result_is_read):  # these read results, and change them
             write = function.output.writers.get(revision) or _writer(function.output, revision)
             encoded = write(value, session.result_end)
             if encoded is not None:
@@ -259,7 +260,7 @@ def _call_handler(context: RequestContext, function: Function, kwargs: Dict[str,
     Declared questions are asked first. The handler is called again ten times at most.
 
     :raises InternalError: it still asks after ten rounds.
-    :raises NeedsWorker: it asks, and has no context, which it could have used before.
+    :raises NeedsWorker: it asks on the thread of an HTTP request. It has no context, so it has sent nothing before.
     """
     if function.wants_context is not None:
         kwargs[function.wants_context] = context
@@ -322,7 +323,7 @@ def ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, 
 
 def call_custom(context: RequestContext, target: Target) -> Any:
     """Return the encoded result of a handler of the user's own method, of an extension or of a provided entry."""
-    own = target.custom_handler
+    own = target.custom_handler  # Server.add_method's, Extension.methods()', or handler of a provider's entry
     assert own is not None
     run = functools.partial(_answered, own, context)
     if target.entry is not None and context.incoming.method == "tools/call" and context.runtime.tool_hooks:
@@ -344,7 +345,7 @@ def _answered(own: Callable[..., Any], context: RequestContext) -> Any:
 
 
 def _characters(result: Any) -> int:
-    """Return how many characters the items of a result have that a provider has encoded."""
+    """Return the number of characters of the items in a result that a provider has encoded."""
     items = result.get("contents") or result.get("content") if isinstance(result, dict) else None
     return sum(len(value) for item in items or () if isinstance(item, dict)
                for value in item.values() if isinstance(value, str))
@@ -480,7 +481,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Any:
     if entry is None:
         raise _unknown(context, "prompt", name)
     kwargs = _bind_arguments(context, entry.function, _strings(params, "arguments"))
-    del params  # a handler may wait for minutes, and the context forgets them then
+    del params  # a handler may wait for minutes, and the context forgets the params meanwhile
 
     def get() -> types.GetPromptResult:
         value = _call_handler(context, entry.function, kwargs)

@@ -20,17 +20,17 @@ Around = Callable[[Callable[[], Any]], Any]
 
 
 def no_body(limit: int) -> bytes:
-    """The body of a request without one, or whose body has been read."""
+    """Return no bytes: the body of a request that has none, or whose body has been read."""
     return b""
 
 
 def never_disconnected() -> bool:
-    """For hosts that cannot tell whether a client has disconnected."""
+    """Return False; for hosts that cannot tell whether a client has disconnected."""
     return False
 
 
 def always_room(size: int) -> bool:
-    """For hosts that do not bound the answers that their clients do not read."""
+    """Return True; for hosts that do not bound the answers that their clients have not read."""
     return True
 
 
@@ -64,12 +64,14 @@ class HTTPRequest:
     port: Optional[int] = None
     #: Returns whether the client has disconnected, as far as the host can tell.
     disconnected: Callable[[], bool] = field(default=never_disconnected, repr=False)
-    #: For the code that runs handlers, before it makes a large answer: called with its bytes; returns whether there is room,
-    #: after a moment's wait if there is none yet. They count until the client has read the answer.
+    #: The code that runs handlers calls it before it makes a large answer, with the bytes of the answer. It returns whether the
+    #: unread answers stay within the limit, after a moment's wait if they do not at once. The bytes count until the client has
+    #: read the answer.
     reserve: Callable[[int], bool] = field(default=always_room, repr=False)
-    #: Whether a handler may run on this thread; when the endpoint knows which handler that is, whether it does.
+    #: Whether a handler may run on this thread. Once the endpoint has found the handler: whether that handler runs on it.
     inline: bool = False
-    #: Whether the host accepts this ``Host`` header, by a list of its own; then the origin policy does not look at its names.
+    #: Whether the host of the application has accepted this ``Host`` header by a list of its own. Then the origin policy does
+    #: not check the header, and accepts the web pages of that host.
     host_checked: bool = False
     #: Whether one process gets all requests of a client, so that state of one request is there for the next.
     single_process: bool = True
@@ -98,7 +100,7 @@ class HTTPRequest:
 
     @property
     def scheme(self) -> str:
-        """How the request arrived here: "https" or "http"; a proxy in front may have got it by another one."""
+        """How the request arrived here: "https" or "http"; a proxy in front may have got it by the other scheme."""
         if self.environ is not None:
             return str(self.environ.get("wsgi.url_scheme", "http"))
         return "https" if hasattr(getattr(self.handler, "connection", None), "getpeercert") else "http"
@@ -121,5 +123,5 @@ class HTTPRequest:
 
     @property
     def sender(self) -> str:
-        """Whose share the request counts to: its principal's key, else the remote address."""
+        """The key under which limits count the request: its principal's key, or without a principal the client's address."""
         return self.network if self.principal is None else self.principal.key

@@ -64,21 +64,22 @@ class Session:
     revision: Revision
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
-    #: The authenticated client that started the session, over HTTP with authentication; else None.
+    #: The authenticated client that started the session; None without authentication, as on stdio.
     principal: "Optional[Principal]" = None
-    #: Whose share the session counts to (:mod:`mcplite.server.eviction`): over HTTP its principal's key, else the remote
-    #: address of its first request; empty on a pipe, which has one client.
+    #: The key under which limits count the session (:mod:`mcplite.server.eviction`). Over HTTP it is the key of its principal,
+    #: or without one the remote address of its first request. On a pipe, which has one client, it is empty.
     sender = ""
     #: The end of the JSON text of each complete result: the members that every result of this era has, and the brace.
     result_end = "}"
-    #: Names the session in ``ctx.store``: over HTTP its id, else a name that is made with the first use; empty before that.
+    #: Names the session in ``ctx.store``. Over HTTP it is the id of the session. Otherwise it is made at the first use, and is
+    #: empty before that.
     store_key = ""
     #: Whether the session outlives one message; only then can the server send requests and notifications of its own.
     persistent = False
 
     @property
     def client_facts(self) -> Any:
-        """What the client says of itself, to be compared: it is equal for requests of clients that say the same."""
+        """The capabilities and the info that the client sends; equal for requests of clients that send equal ones."""
         return self.client_capabilities, self.client_info
 
     @property
@@ -88,7 +89,7 @@ class Session:
 
     @property
     def limits(self) -> Limits:
-        """The server's bounds."""
+        """The limits of the server."""
         return self.runtime.limits
 
     @property
@@ -101,20 +102,21 @@ class Session:
         return self.principal
 
     def note_scopes(self, principal: "Optional[Principal]") -> None:
-        """Note which entries the client may be told of between its requests."""
+        """Note the scopes of a principal: they decide which changes the client is notified of between its requests."""
 
     def sender_of(self, incoming: Incoming) -> str:
-        """Return whose share a request counts to, with all that is kept for it."""
+        """Return the key under which limits count a request, with all that is kept for it."""
         facts: Optional[MessageFacts] = incoming.facts
         return self.sender if facts is None else facts.sender
 
     def forget_request(self) -> None:
-        """Keep of the present request no more than a session keeps of its client, while a handler waits."""
+        """Forget what belongs to the present request alone; called while its handler waits."""
 
     def create_asker(self, context: Any) -> Any:
         """Return what asks a handler's questions, an ``Asker``, from the ``RequestContext`` of its request.
 
-        ``LegacySession`` returns a ``BackChannelAsker``, and ``ModernSession`` a ``ResultAsker``.
+        ``LegacySession`` returns a ``BackChannelAsker``, and ``ModernSession`` a ``ResultAsker``, or a ``NoAsker`` where its
+        client cannot answer. The types stand in modules that import this one.
         """
         raise NotImplementedError
 

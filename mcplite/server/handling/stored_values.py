@@ -1,12 +1,13 @@
 """``ctx.store``: values of a session, of a principal or of the server, in the backend, with a time to live.
 
 A value is JSON under a name that the author of a handler has chosen. The key in the backend is a digest of the server's name,
-the owner and that name, so that a name of one owner cannot be spelled to be one of another. What is shared between processes
-follows from the backend: with ``Server(backend=...)`` every process finds the values, without one they live in this process.
+the owner and that name, so that a name of one owner cannot be spelled to be one of another. The backend
+decides who finds a value: with ``Server(backend=...)`` every process, without one this process alone.
 
-Changes compare and replace (``Backend.swap``): of two that come at once one finds the other's value, and is computed again.
+:meth:`StoredValues.update` compares and replaces (``Backend.swap``): of two updates at once, one finds the value of the other,
+and is computed again.
 
-The memory of one process is bounded: a :class:`ValueBudget` counts what the values take there, with a share for each client. A
+The memory of one process is bounded: a :class:`ValueBudget` counts the bytes of the values there, for each client apart. A
 store that processes share has its own bounds.
 """
 
@@ -37,34 +38,35 @@ T = TypeVar("T")
 _TTL_SECONDS = 86_400.0
 #: Bytes that one value may have. Each change reads and writes it whole.
 _MOST_BYTES = 1 << 20
-#: Seconds that a value may be kept: a century. Stores that are shared refuse what their clocks cannot count.
+#: Seconds that a value may be kept: a century. Shared stores refuse times that their clocks cannot count.
 _MOST_SECONDS = 100 * 366 * 86_400.0
 #: Characters of a name.
 _MOST_CHARACTERS = 1024
-#: Bytes that a value takes besides its JSON: its key, its time and its place here.
+#: Bytes that a value takes besides its JSON: its key, its time, and its entries in the dictionaries here.
 _ENTRY_BYTES = 512
 #: Seconds between two searches for values whose time is over.
 _SWEEP_SECONDS = 1.0
-#: How often a change is computed again since another one was faster, and seconds before the next attempt from the fourth on.
+#: How often an update is computed at most, if others change the value meanwhile; and the seconds of the pause after each
+#: attempt from the fourth on.
 _ATTEMPTS, _PAUSE_SECONDS = 200, 0.002
 
 
 class ValueBudget:
     """The values that take memory in this process, which has no shared backend.
 
-    :param most: bytes of all values together; beyond them the oldest of the client with the most goes.
+    :param most: bytes of all values together; beyond them, the client with the most bytes loses its oldest values.
     :param drop: removes a value from the memory; called with its key, and with :attr:`lock` held if the caller holds it.
     :param clock: returns seconds.
     """
 
     def __init__(self, most: int, drop: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
-        #: Held by the store for a change of a value, and for dictionary work only: what is counted is then what is kept.
+        #: Held by the store while it changes a value, for dictionary work only, so that exactly the kept values are counted.
         self.lock = threading.Lock()
         self._most = most
         self._drop = drop
         self._clock = clock
         self._shares: "Shares[str]" = Shares(sys.maxsize, most)
-        #: When each value is over.
+        #: The time at which each value expires, by key.
         self._ends: Dict[str, float] = {}
         self._swept = clock()
 
@@ -79,9 +81,9 @@ class ValueBudget:
         return self._most - _ENTRY_BYTES
 
     def count(self, key: str, sender: str, size: int, seconds: float) -> None:
-        """Count a value, also in place of an older one; what has to go for it is removed.
+        """Count a value, in place of an older one with this key; remove the values that have to go for it.
 
-        :raises RemoteError: it is larger than what is kept for all values.
+        :raises RemoteError: the value has more bytes than all values together may have.
         """
         now = self._clock()
         if now - self._swept >= _SWEEP_SECONDS:
@@ -98,7 +100,7 @@ class ValueBudget:
             self._drop(old)
 
     def forget(self, key: str) -> None:
-        """Count a value no more."""
+        """Stop counting a value."""
         self._ends.pop(key, None)
         self._shares.remove(key)
 
@@ -146,7 +148,8 @@ class StoredValues:
     dataclass, but not None, which stands for no value.
 
     A value is gone when its time is over. Without a shared backend it is gone with the process, and may go earlier: if the
-    values of all clients take more than a sixteenth of ``Limits.memory_bytes``, the oldest of the client with the most go.
+    values of all clients take more than a sixteenth of ``Limits.memory_bytes``, the client with the most bytes loses its
+    oldest values.
 
     Each method raises :class:`RemoteError` ("Server busy") if the backend cannot be reached, and TypeError for a name that is
     no text.
@@ -181,7 +184,8 @@ class StoredValues:
 
         :param ttl: seconds for which it is kept; default a day, at most a century.
         :raises TypeError: the value has no form in JSON.
-        :raises ValueError: it is None, has more than a megabyte or than all values may take, or *ttl* is not positive.
+        :raises ValueError: it is None, has more than a megabyte or than all values may take, holds a number that JSON does not
+            have, or *ttl* is not positive or is more than a century.
         """
         data = self._encoded(value, name, ttl)
         self._change(lambda backend, key: backend.put(key, data, ttl), name, data, ttl)
@@ -298,7 +302,8 @@ class ContextStore:
         self._context = context
 
     def _of(self, scope: str, owner: str, sender: str) -> StoredValues:
-        # The backend is that of the server whose clients these are, also in a mounted server, whose names are its own.
+        # A handler of a mounted server uses the backend of the server that the client is connected to. The names of values are
+        # those of the mounted server.
         return StoredValues(self._context.session.runtime, (self._context.runtime.catalog.name, scope, owner), sender)
 
     @property
@@ -307,9 +312,10 @@ class ContextStore:
         return self._of("server", "", "")
 
     def apart(self, purpose: str) -> StoredValues:
-        """Return values of the server for one purpose, such as those of a middleware; names of another purpose are others.
+        """Return values of the server for one purpose, such as those of a middleware, whose names no other purpose has.
 
-        In the memory of one process they count apart: however many there are, they displace each other, and no other value.
+        In the memory of one process they count like those of one more client: however many there are, they do not displace the
+        values of a client that has less.
 
         :param purpose: a text of your choice.
         """

@@ -18,7 +18,6 @@ the log.
 
 import contextlib
 import functools
-import json
 import secrets
 import threading
 import time
@@ -33,7 +32,7 @@ from ..catalog.registry import granted_scopes
 from ..eviction import Shares
 from ..runtime.observer import observed_question
 from ..runtime.runtime import Runtime
-from .client_questions import Asker, EncodedQuestion, input_required, read_answers
+from .client_questions import Asker, EncodedQuestion, input_required, read_answers, through_json
 from .context import RequestContext
 from .dispatch import answer_request
 from .questions import Question
@@ -136,7 +135,7 @@ class SuspendedCall(CountedCall):
                     token.cancel("the server is stopping")
                 context.send_held_progress()
                 context.respond(input_required(self._asked, state))
-                with session.peer.suspended():
+                with session.peer.without_slot():
                     self._woken.wait(max(0.0, deadline - time.monotonic()))
             finally:
                 uncancel()
@@ -338,7 +337,7 @@ def suspended_calls_of(runtime: Runtime) -> SuspendedCalls:
     if calls is None:
         kind: Any = SuspendedCalls if runtime.fleet is None else SealedCalls
         if runtime.fleet is not None and runtime.fleet.backend is not None:
-            kind = load("a question with a shared backend")
+            kind = load("a question with a shared backend")  # fleet.remote_answers.SharedCalls
         calls = runtime.keep_suspended_calls(kind)
     return calls
 
@@ -472,10 +471,4 @@ class ResultAsker(Asker):
 
     def _run_step(self, step: ContextManager[object], action: Callable[[], Any]) -> Any:
         with step:
-            value = action()
-            try:
-                # Through JSON, as it will be in the next call, so that the handler gets the same value each time.
-                return json.loads(json.dumps(value, allow_nan=False))
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot travel as JSON ({error}); return"
-                                " plain data from the action") from error
+            return through_json(action())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Authorization", "Authorizer", "LOOPBACK", "OriginPolicy", "Refused", "TrustedProxies"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_METHODS = "POST, GET, DELETE, OPTIONS"
+_CORS_METHODS = "POST, GET, DELETE, OPTIONS"
 _REQUEST_HEADERS = ("Content-Type, Accept, Authorization, DPoP, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version,"
                     " Mcp-Method, Mcp-Name")
 #: Headers of marked parameters; the tools of a server define their names.
@@ -77,9 +77,9 @@ class OriginPolicy:
         self.loopback_only = not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
     def check(self, request: HTTPRequest) -> Optional[Rejection]:
-        """Return the refusal of a request to a host, or from an origin, that is not accepted; else None.
+        """Return the refusal of a request to a host, or from an origin, that is not accepted; None if both are accepted.
 
-        Where a web framework has checked the host by its own list, that counts, and pages of that host are accepted.
+        If a web framework has checked the host by its own list, the host is accepted, and so are pages of that host.
         """
         headers = request.headers
         if (headers.known.get(self.admits) or headers.read_once(self.admits)) and not request.host_checked:
@@ -127,7 +127,7 @@ class OriginPolicy:
             return None
         requested = [name.strip(" \t") for name in (headers.get("access-control-request-headers") or "").lower().split(",")]
         allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, requested[:100])]
-        return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
+        return [("Access-Control-Allow-Methods", _CORS_METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
                 ("Access-Control-Max-Age", _DAY)]
 
 
@@ -172,8 +172,8 @@ class TrustedProxies:
     def client(self, address: str, headers: Headers) -> str:
         """Return the address that sent a request.
 
-        Each proxy adds the address that it was reached from, so the addresses count from the last one on: the first that is
-        not a proxy's is the client's. What the client itself wrote into the header stands before it, and is not looked at.
+        Each proxy adds the address that it was reached from at the end. So the addresses are read from the last one on, and the
+        first that is not a proxy's is the client's. Text that the client itself wrote stands before it, and is not read.
 
         :param address: of the connection; empty for a Unix socket.
         """
@@ -233,7 +233,7 @@ class Refused(Exception):
 
 
 class Authorizer:
-    """Says who asks. This base class is what a server without ``auth=`` has: the host names the principal, or there is none.
+    """Finds the principal of a request. This base class is for servers without ``auth=``: the host names it, or there is none.
 
     One object serves all endpoints of a server, on threads that run at once. Each method gets the :class:`Authorization` of
     the endpoint, which knows the URL, the scopes and the name of what it protects.
@@ -245,13 +245,14 @@ class Authorizer:
     scopes_supported: Optional[Tuple[str, ...]] = None
     #: Which scopes a scope includes.
     implies: Mapping[str, Sequence[str]] = {}
-    #: Whether a challenge names the scopes that the token has already; None for clients of revisions that lose them.
+    #: Whether a challenge repeats the scopes that the token has already. None repeats them only for clients of revisions with a
+    #: handshake, which lose them otherwise.
     repeat_granted: Optional[bool] = None
     #: The public URL of the endpoint; None if it is not known.
     resource: Optional[str] = None
 
     def routes(self, endpoint: "Authorization") -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
-        """Return what it answers itself on every host, without authorization: functions by path.
+        """Return functions by path that answer requests without authorization, whichever host serves the endpoint.
 
         A function with the attribute ``any_origin`` answers web pages of any origin, with the methods that it names.
 
@@ -271,7 +272,7 @@ class Authorizer:
 
     def challenge(self, endpoint: "Authorization", resource: Optional[str], error: str, description: Optional[str],
                   scopes: Iterable[str]) -> str:
-        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3); empty where no header can help.
+        """Return the value of ``WWW-Authenticate`` for a refusal (RFC 6750, section 3); empty if no header can help.
 
         :param resource: the URL of the endpoint, as far as the request proves it.
         """
@@ -280,7 +281,7 @@ class Authorizer:
     @staticmethod
     def bearer_challenge(error: str, description: Optional[str], scopes: Iterable[str], realm: Optional[str] = None,
                          metadata: Optional[str] = None, scheme: str = "Bearer", algorithms: Sequence[str] = ()) -> str:
-        """Return a challenge with these parameters; what is None or empty is left out."""
+        """Return a challenge with these parameters; those that are None or empty are left out."""
         return write_challenge(scheme, {
             "realm": realm, "error": error or None, "error_description": description,
             "scope": " ".join(dict.fromkeys(scopes)) or None, "resource_metadata": metadata,
@@ -306,7 +307,7 @@ class Authorization:
         self.path = path
         self._required = runtime.auth is not None
         self._authorizer: Authorizer = runtime.auth or _HOST_AUTHENTICATES
-        #: What the authorizer answers itself, by path.
+        #: The functions with which the authorizer answers requests itself, by path.
         self.routes = self._authorizer.routes(self)
 
     @property
@@ -316,7 +317,7 @@ class Authorization:
 
     @property
     def backend(self) -> "Backend":
-        """What the processes of the server share; in one process, its memory."""
+        """The backend that the processes of the server share; in a single process a backend in its memory."""
         return self._runtime.processes.backend
 
     def state_keys(self, given: "Sequence[Union[str, bytes]]" = ()) -> List[bytes]:
@@ -387,8 +388,9 @@ class Authorization:
                   target: Optional[Target] = None) -> Union[None, Rejection, Target]:
         """Return the refusal of a request whose principal lacks a scope; None if it may be served.
 
-        Where entries are hidden from those that lack their scopes, return the target that the principal sees in place of a
-        hidden one: it is served as a request for what does not exist. The requests of a batch are served one by one.
+        If entries are hidden from callers that lack their scopes, return the target that the principal sees in place of a
+        hidden entry: the request is served as one for an entry that does not exist. For a batch, return None: such a target is
+        found for each of its requests when it is served.
 
         :param message: the body of a POST.
         :param target: what the message is about, if that is resolved already.

@@ -56,13 +56,13 @@ __all__ = ["Endpoint", "Route", "busy"]
 
 _log = get_logger(__name__)
 RouteHeaders = Union[Mapping[str, str], Sequence[Tuple[str, str]]]
-#: Answers a plain request: returns the status, the media type, the body and, if it likes, further headers; or None, if it has
+#: Answers a plain request: returns the status, the media type, the body and, optionally, further headers; or None, if it has
 #: written the response to ``request.handler.wfile``.
 Route = Callable[[HTTPRequest], Union[None, Tuple[int, str, bytes], Tuple[int, str, bytes, RouteHeaders]]]
 _ALLOWED = "access-control-allow-origin"
-#: Methods that change nothing, so that a route may see a request of any web page's.
+#: Methods that change nothing. A route with ``any_origin`` gets requests of any web page with these methods.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Headers that are not a route's to set: those of the connection, and what it returns in another place.
+#: Headers that a route must not set: those of the connection, and those that are made from the rest of its result.
 _NOT_OF_ROUTES = frozenset({"connection", "content-length", "content-type", "keep-alive", "transfer-encoding", "upgrade"})
 _JSON = ("Content-Type", "application/json")
 _BUSY = [("Retry-After", "1")]
@@ -82,8 +82,8 @@ class Endpoint:
         body, and may return further headers as well, as a mapping or as pairs. They are public, even if the endpoint requires
         tokens: for example the health checks of a load balancer. Web pages of any origin may use a function whose attribute
         ``any_origin`` is true, with the methods that change nothing (GET, HEAD, OPTIONS).
-    :param held: the open streams of a host that has few threads, each of which occupies one: also those of
-        ``subscriptions/listen``. None for a server of our own, which bounds them by endpoint.
+    :param held: for a host that has few threads: bounds the open streams, each of which occupies a thread, those of
+        ``subscriptions/listen`` included. None for a server of our own: the endpoint then bounds its own GET streams.
     :raises ValueError: a path, host or origin is malformed.
     :raises RegistrationError: a route is no function.
     """
@@ -99,6 +99,7 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
+        # By load(): fleet.shared_sessions.SharedSessions.
         self._sessions_class: Type[Sessions] = load("a session of a shared backend") if runtime.processes.shared else Sessions
         self._logs = self._sessions_class.new_logs(runtime)
         self._tables: List[Sessions] = []
@@ -106,7 +107,7 @@ class Endpoint:
         # Without a backend the processes of a fleet have no place for sessions, so each message stands for itself.
         stateless = stateless or (runtime.fleet is not None and not runtime.processes.shared)
         self._held = held
-        #: Whether a client has named a session that is not known, which is logged once.
+        #: Whether the warning about a session that is not known was logged, or is not needed here.
         self._missed = held is None or stateless or runtime.processes.shared
         self._rules = Rules(runtime, self.origins, self.sessions.find if held is None else self._find, stateless,
                             few_threads=held is not None)
@@ -114,7 +115,7 @@ class Endpoint:
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes,
             **{decoded_path(at.rstrip("/")): _plain(at, route) for at, route in (routes or {}).items()}}
-        #: By the path of those that answer web pages of any origin, the methods with which they do.
+        #: The methods with which public handlers answer web pages of any origin, by the paths of the handlers.
         self._of_any_origin: Dict[str, FrozenSet[str]] = {
             **{at: route.any_origin for at, route in self.authorization.routes.items() if hasattr(route, "any_origin")},
             **{decoded_path(at.rstrip("/")): _SAFE for at, route in (routes or {}).items()
@@ -126,7 +127,7 @@ class Endpoint:
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = RequestStreams("", limits, unread=runtime.unread)
-        #: The GET streams that are open; under WSGI all streams of the process.
+        #: The GET streams that are open; under WSGI also the streams of ``subscriptions/listen``, and those of other endpoints.
         self.open_streams = OpenStreams(limits.streams) if held is None else held
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = threading.Lock()
@@ -145,7 +146,8 @@ class Endpoint:
         The host sends the response, and calls ``close()`` on it in any case.
         """
         try:
-            # What runs here, such as a verifier of tokens, may set context variables: handlers see them, other requests do not.
+            # Code that runs here, such as a verifier of tokens, may set context variables: handlers see them, other requests
+            # do not.
             response = request.variables.run(self._handle, request)
         except UnreadableBody as error:
             response = self.error_response(Rejection(error.status, str(error), close=True), request)
@@ -156,7 +158,7 @@ class Endpoint:
             self.runtime.processes.failed(error)
             response = self.error_response(Rejection(503, away_error().message, SERVER_BUSY, headers=_BUSY), request)
         except RemoteError as error:
-            # What needs the backend is refused for some seconds after it has failed.
+            # After the backend has failed, requests that need it are refused for some seconds.
             response = self.error_response(Rejection(503, error.message, error.code, headers=_BUSY), request)
         except Exception:
             _log.exception("%s %.200r failed", request.method, request.path)
@@ -192,7 +194,7 @@ class Endpoint:
                 if isinstance(refused, Rejection):
                     decision = refused
                 else:
-                    decision.target = refused  # what the caller sees in its place
+                    decision.target = refused  # the caller sees it in place of a hidden entry
         if type(decision) is Rejection:
             return self.error_response(decision, request)
         if self._closed:
@@ -257,7 +259,7 @@ class Endpoint:
                 temporary.end("the message has been answered")
             return response
         if session.session.principal is None:
-            session.session.principal = request.principal  # this process has made the session of its record
+            session.session.principal = request.principal  # this process has made the session from its record
         return self._serve_on_stream(request, session, decision)
 
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
@@ -269,16 +271,16 @@ class Endpoint:
         if stream.answer is None:  # a plain call is answered by now, and needs none of this
             stream.disconnected = request.disconnected
             if not (stream.finished or stream.streaming):
-                stream.settle(functools.partial(_refuse_on_stream, stream, peer, message))
+                stream.wait_until_known(functools.partial(_refuse_on_stream, stream, peer, message))
         if self._held is not None and target is not None:
             self._note_time(request, target, begun)
         return self._answered(stream, request.response_headers)
 
     def _note_time(self, request: HTTPRequest, target: Target, begun: float) -> None:
-        """Have a worker run the next call of a handler that keeps the thread of its WSGI host for long.
+        """If a handler has kept the thread of its WSGI host for long, have a worker run its next call.
 
-        Then the response is an event stream meanwhile, whose comments keep the proxies between from giving up. A framework
-        whose handlers belong to the thread of their request keeps them there.
+        While the worker runs it, the response is an event stream, and its comments keep proxies from ending the connection. If
+        a framework runs handlers within ``request.around``, they stay on the thread of their request.
         """
         target.slow = request.around is None and time.monotonic() - begun > self.limits.commit_seconds
 
@@ -294,22 +296,22 @@ class Endpoint:
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         message, target, peer = decision.message, decision.target, self._sessionless_peer or self._peer()
         assert decision.envelope is not None and target is not None
-        client = SessionlessClient(decision.envelope, decision.revision, target, request)
+        facts = SessionlessClient(decision.envelope, decision.revision, target, request)
         stream = EventStream(self._sessionless_streams, None, decision.plain)
         inline = request.inline = request.inline and target.may_run_inline and not target.slow
         begun = 0.0 if self._held is None else time.monotonic()
-        peer.receive(decision.data, message, stream, inline, client)
+        peer.receive(decision.data, message, stream, inline, facts)
         if stream.answer is None:  # a plain call is answered by now, and needs none of this
-            id = message.id  # what refers to the message keeps its params for as long as the stream
+            id = message.id  # a reference to the message would keep its params in memory for as long as the stream
             stream.disconnected = request.disconnected
             # H26-10: closing the response stream cancels the call.
-            stream.on_hang_up = functools.partial(peer.drop_incoming, id, client, "the client has closed the connection")
+            stream.on_hang_up = functools.partial(peer.drop_incoming, id, facts, "the client has closed the connection")
             if not (stream.finished or stream.streaming):
-                stream.settle(functools.partial(peer.refuse_incoming, id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client))
+                stream.wait_until_known(functools.partial(peer.refuse_incoming, id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=facts))
         if self._held is not None:
             self._note_time(request, target, begun)
         if stream.streaming and message.method == "subscriptions/listen":
-            end = functools.partial(self.runtime.subscriptions.end, peer, client)
+            end = functools.partial(self.runtime.subscriptions.end, peer, facts)
             stream.lasting = True
             _end_at_expiry(stream, request, end)
             if self._held is not None:
@@ -377,8 +379,9 @@ class Endpoint:
                     name: Hashable = None) -> HTTPResponse:
         """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
 
-        :param on_close: called when the response has ended, and the session of its stream with it.
-        :param name: of the stream, by which its client is known when it comes back.
+        :param on_close: called when the response has ended, to end the session of its stream as well; None if the session goes
+            on.
+        :param name: of the stream; by it the client is recognized when it comes back.
         """
         body.name, body.ends_session = name, on_close is not None
         body.disconnected = request.disconnected
@@ -418,9 +421,9 @@ class Endpoint:
         return table
 
     def sweep(self) -> bool:
-        """Let go of what has expired; return whether anything is kept that can expire.
+        """End expired sessions, and drop expired events; return whether anything is kept that can expire.
 
-        A host without a thread for it need not call this: then what has expired goes when the next session is used.
+        A host without a thread for it need not call this: sessions that have expired end when a session is used.
         """
         for table in self._tables:
             table.sweep()
@@ -435,7 +438,7 @@ class Endpoint:
                     self._entered = True
 
     def let_go(self) -> None:
-        """Close in a forked process: clients, handlers and the lifespan belong to another one."""
+        """Close in a forked process: clients, handlers and the lifespan belong to the parent process."""
         renew(self)
         self._closed, self._entered = True, False
         self.open_streams.let_go()
@@ -443,7 +446,7 @@ class Endpoint:
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let handlers finish, cancel those that do not, and end every session. Idempotent.
 
-        :param grace: seconds that handlers get before they are cancelled, and again after; by default ``Limits.grace``.
+        :param grace: seconds that handlers get before they are cancelled, and as many after that; by default ``Limits.grace``.
         """
         with self._lock:
             if self._closed:
@@ -470,7 +473,7 @@ class Endpoint:
         self.runtime.leave()
 
 
-#: What carries out a decision, by its class.
+#: The function that carries out a decision, by the class of the decision.
 _CARRY_OUT: Dict[type, Callable[[Endpoint, HTTPRequest, Any], HTTPResponse]] = {
     AcceptMessage: Endpoint._accept_message,
     EndSession: Endpoint._end_session,
@@ -484,7 +487,7 @@ _CARRY_OUT: Dict[type, Callable[[Endpoint, HTTPRequest, Any], HTTPResponse]] = {
 
 
 def _refuse_on_stream(stream: EventStream, peer: Peer, message: Any) -> None:
-    # On a stream, with status 200: for 503 the official Python client 1 gives up the session and all its calls.
+    # On a stream the status is 200: at 503 the official Python client 1 gives up the session and all its calls.
     stream.commit()
     peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
 

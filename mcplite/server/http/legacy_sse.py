@@ -112,7 +112,7 @@ class LegacySSE:
             Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
 
     def _receive(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
-        """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
+        """Pass on a message; the messages that answer it are sent on the stream of the session, in whichever process that is.
 
         :raises BackendError: the store failed.
         """
@@ -120,7 +120,8 @@ class LegacySSE:
         if session.session.principal is None:
             session.session.principal = facts.principal
         if type(message) is jsonrpc.Request and message.method == "initialize":
-            # Its response must not overtake the record, as the client's next message may reach another process.
+            # The record of the session is stored before the response is sent: the client's next message may reach another
+            # process.
             stream = EventStream(session.streams, message)
             session.peer.receive(data, message, stream, facts=facts)
             table.start_over(session)

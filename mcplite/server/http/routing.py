@@ -17,7 +17,7 @@ from ..catalog.catalog import Target
 from ..catalog.registry import granted_scopes
 from ..handling.http_request import HTTPRequest, no_body
 from ..runtime.runtime import Runtime
-from ..sessions.modern import AcceptedSenders, Envelope, claims, read_envelope, revision_of, unsupported
+from ..sessions.modern import AcceptedSenders, Envelope, names_revision, read_envelope, revision_of, unsupported
 from ..state.sessions import HTTPSession
 from .access import OriginPolicy
 from .messages import SESSION, VERSION, HTTPResponse, Rejection, UnreadableBody
@@ -103,7 +103,7 @@ class Rules:
 
     :param runtime: of the server.
     :param origins: answers preflight requests.
-    :param find: returns the session with an id, if it belongs to an owner.
+    :param find: returns the session with an id, if it belongs to an owner: ``Sessions.find``, or the endpoint's way to it.
     :param stateless: whether clients that begin with a handshake get no session id, and each of their messages stands for
         itself.
     :param few_threads: whether the host has few threads: then clients whose stream would bring nothing get none.
@@ -154,7 +154,7 @@ class _Posted(NamedTuple):
     #: The refusal of a body in a form that is not supported, or of a client that cannot read any response.
     refused: Optional[Rejection]
     named: _Named
-    #: Whether the revision that they name is one without sessions.
+    #: Whether the revision that the headers name is one without sessions.
     modern: bool
     #: Whether the client reads no event streams, and just JSON.
     plain: bool
@@ -229,10 +229,11 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is jsonrpc.Invalid:
         return unreadable(message)
     asks = kind is jsonrpc.Request
-    # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
+    # A message is sessionless if its body or header names a revision without sessions, if the server speaks no other revision,
+    # or if it names no session and only these revisions have its method (ERA-18).
     if rules.modern and (modern or not rules.legacy or asks and (
             named.session is None and message.method in rules.catalog.modern_methods
-            or message.params is not None and "_meta" in message.params and claims(message.params))):
+            or message.params is not None and "_meta" in message.params and names_revision(message.params))):
         return _decide_sessionless(request, data, message, rules, plain)
     initializes = asks and message.method == "initialize"
     if initializes and named.session is None:
@@ -280,7 +281,7 @@ def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: 
         return Rejection(400, "in this revision a body must be one request or one notification")  # H26-03
     params = message.params or {}
     try:
-        if message.method == "initialize" and not claims(params):
+        if message.method == "initialize" and not names_revision(params):
             raise unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
         found = rules.senders.find(params)
         if found is not None:

@@ -26,9 +26,10 @@ class ServerHost(Service):
 
     @property
     def backend(self) -> Backend:
-        """Values with a lifetime, and logs: of all processes of the server, or else in the memory of this one.
+        """The backend, with values that expire, and logs; without one that processes share, the memory of this process.
 
-        The names of keys and logs are shared by all that uses it, so that they begin with one of the extension's own.
+        Everything that uses the backend shares the names of keys and logs, so an extension must begin them with a name of its
+        own.
         """
         found: Backend = self.runtime.processes.backend
         return found
@@ -44,7 +45,7 @@ class ServerHost(Service):
         return list(self.runtime.sessions)
 
     def publish(self, kind: ListenKind, subject: Optional[str] = None) -> None:
-        """Tell the clients that listen to a kind of change in this process; never waits for one.
+        """Notify the clients of this process that listen to a kind of change; never waits for a client.
 
         :param subject: what has changed; None for a kind without subjects.
         """

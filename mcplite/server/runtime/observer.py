@@ -26,7 +26,7 @@ class ServedSession(Protocol):
 class ServerObserver:
     """Sees what one server does. The methods do nothing here; subclasses override those that they need.
 
-    What a method raises ends the request or the question that it observes.
+    An exception from a method ends the request or the question that it observes.
     """
 
     def request(self, context: Any, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:

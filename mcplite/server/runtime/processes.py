@@ -1,7 +1,7 @@
 """The processes of a server: the options of several, and what each of them can learn from and tell the others.
 
-What a client sends may concern a call, a session or a stream of another process, and a change that one process makes concerns
-the clients of all. One process has no others: :class:`Processes` says so, and keeps its data in its own memory. The folder
+A message of a client may concern a call, a session or a stream of another process, and a change that one process makes concerns
+the clients of all. :class:`Processes` is for a single process: there are no others, and the data is in its memory. The folder
 ``fleet/`` has the class for several, over a backend that they share. Modules of the core ask this object, and know no other
 difference between one process and several.
 """
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet", "NUMBERS", "Processes", "away_error", "create_fleet", "read_keys"]
 
-#: A number of a process has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
+#: Numbers of processes are below this: they have 20 bits, so that a number and a counter fit into one integer that JSON carries
+#: exactly.
 NUMBERS = 1 << 20
 _MAKE_KEY = "make one with python -c 'import secrets; print(secrets.token_hex(32))'"
 
@@ -35,11 +36,11 @@ class Processes:
 
     @property
     def backend(self) -> Backend:
-        """What the processes share; in one process, its memory, which is made with the first use."""
+        """The backend that the processes share; in a single process a backend in its memory, made at the first use."""
         if self._backend is None:
             from ...backend.memory import MemoryBackend
 
-            self.__dict__.setdefault("_backend", MemoryBackend())  # one wins where two threads come at once
+            self.__dict__.setdefault("_backend", MemoryBackend())  # if two threads come at once, both get the first one
         assert self._backend is not None
         return self._backend
 
@@ -68,28 +69,28 @@ class Processes:
         """Call *receive* with the body of each message of a kind, on the reading thread."""
 
     def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
-        """Tell the other processes of a change, which their clients may want to know.
+        """Notify the other processes of a change, so that they notify their clients.
 
-        :param needed: who may be told of the change of a list.
+        :param needed: the callers that may be notified of the change of a list.
         """
 
     def failed(self, error: BackendError) -> None:
         """Note that the store has failed."""
 
     def check(self) -> None:
-        """Refuse what needs the store at once, if that has failed a moment ago.
+        """Return if requests may use the store.
 
-        :raises RemoteError: as of :func:`away_error`.
+        :raises RemoteError: the store has failed a moment ago; the error is that of :func:`away_error`.
         """
 
     def start(self) -> None:
-        """Begin to read what other processes tell, since there is a client."""
+        """Begin to read the messages of other processes, since there is a client."""
 
     def stop(self) -> None:
-        """Read no more, since the last client has left: the other processes find that this one has ended."""
+        """Stop reading, since the last client has left: other processes then take this one for ended."""
 
     def let_go(self) -> None:
-        """Be another process than the one that this was forked from."""
+        """Become another process than the parent, in a forked process."""
 
 
 def away_error() -> RemoteError:
@@ -105,7 +106,7 @@ class Fleet:
     """The settings of a server in several processes.
 
     :param keys: secrets; the first signs, all of them verify.
-    :param backend: shared by the processes, sealed; None if they share only the keys, and the states of calls travel.
+    :param backend: shared by the processes, sealed; None if they share only the keys, and clients carry the states of calls.
     """
 
     def __init__(self, keys: Sequence[bytes], backend: "Optional[Backend]" = None) -> None:
@@ -155,7 +156,7 @@ def create_fleet(fleet: bool, state_keys: Sequence[Union[str, bytes]], backend: 
     if named is not None:
         from ...rooms import load
 
-        shared = load("backend=")(named, keys)
+        shared = load("backend=")(named, keys)  # backend.from_url.open_shared_backend
     if shared is None:
         if fleet and not keys:
             raise RegistrationError(f"fleet=True needs state_keys=[...]: secrets that all processes share; {_MAKE_KEY}")

@@ -142,7 +142,7 @@ class Runtime:
         if fleet is not None and fleet.backend is not None:
             from ...rooms import load
 
-            self.processes = load("a shared backend")(self, fleet.backend)
+            self.processes = load("a shared backend")(self, fleet.backend)  # fleet.fleet_processes.FleetProcesses
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
         #: The changes that many clients are told of.

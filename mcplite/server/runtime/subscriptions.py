@@ -26,10 +26,11 @@ from ..limits import Limits
 
 __all__ = ["ListenRequests", "Subscribers"]
 
-#: The subjects that a client follows of one kind of change (None for a kind without), and what describes a change.
+#: The subjects that a client follows of one kind of change (None for a kind without subjects), and the function that makes the
+#: params of a notification.
 Followed = Tuple[Optional[FrozenSet[str]], Callable[[Optional[str], Revision], Optional[Dict[str, Any]]]]
 _log = get_logger(__name__)
-#: How long an acknowledgement waits at most until a mounted server knows of the subscription.
+#: Seconds that an acknowledgement waits at most until a mounted server knows of the subscription.
 _SUBSCRIBED_SECONDS = 10.0
 
 
@@ -41,8 +42,9 @@ class _ListenRequest:
 
     :param honoured: the part of the filter that the server supports.
     :param spawn: runs a task on a thread.
-    :param described: by the notification of a kind of change that an extension adds: the subjects to tell of
-        (None for a kind without), and a function that returns the params of the notification, or None for nothing.
+    :param described: for each kind of change that an extension adds, by the method of its notification: the subjects that the
+        client follows (None for a kind without subjects), and a function that returns the params of the notification, or None
+        if there is nothing to send.
     """
 
     def __init__(self, incoming: Incoming, revision: Revision, honoured: Dict[str, Any],
@@ -51,9 +53,10 @@ class _ListenRequest:
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
-        #: The scopes of the client, which is not told of what they do not allow; None if nothing is hidden from it.
+        #: The scopes of the client: it is not notified of changes of entries that they do not allow. None if nothing is hidden
+        #: from it.
         self.granted: Optional[FrozenSet[str]] = None
-        #: By their normal form, as the client wrote them.
+        #: The URIs as the client wrote them, by their normal forms.
         self.uris: Dict[str, str] = {}
         if honoured.get(RESOURCE_SUBSCRIPTIONS):
             from ...protocol.uris import normal_uri  # for clients that follow resources
@@ -63,7 +66,8 @@ class _ListenRequest:
         #: Guards the two fields below; held for dictionary operations only.
         self._lock = threading.Lock()
         self._waiting: Dict[Tuple[str, Optional[str]], None] = {}
-        #: Whether a thread sends what waits; true until the acknowledgement is out, which comes first (SUBS-03).
+        #: Whether a thread sends the waiting notifications; also true until the acknowledgement, which comes first, was sent
+        #: (SUBS-03).
         self._sending = True
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
@@ -116,7 +120,7 @@ class _ListenRequest:
 
     def _pause(self) -> None:
         with self._lock:
-            self._sending = False  # what waits is sent with the next change
+            self._sending = False  # the waiting notifications are sent with the next one
 
     def _send_one(self, method: str, uri: Optional[str], wait: bool) -> bool:
         followed = self._described.get(method)
@@ -124,7 +128,7 @@ class _ListenRequest:
         if followed is not None:
             described = followed[1](uri, self.revision)
         if described is None:
-            return True  # there is no more to tell
+            return True  # there is nothing left to send
         params = self._tagged(described)
         if not wait:
             return self.incoming.offer(method, params)
@@ -157,9 +161,9 @@ class ListenRequests:
 
     def open(self, incoming: Incoming, revision: Revision, extensions: Optional[Dict[str, Any]] = None,
              owner: Optional[str] = None) -> None:
-        """Let a request listen until it is cancelled, or ended from here; returns at once.
+        """Add a request, which listens until it is cancelled or ended from here; returns at once.
 
-        If too many are open, the oldest of the sender with the most ends.
+        If too many are open, the sender with the most loses its oldest one.
 
         :param extensions: that the client declares.
         :param owner: the key of the principal that sent it; None without authentication.
@@ -243,7 +247,7 @@ class ListenRequests:
     def publish(self, method: str, uri: Optional[str] = None, needed: Needed = None) -> None:
         """Notify the clients whose filter asks for this.
 
-        :param needed: who may be told.
+        :param needed: the callers that may be notified.
         """
         if not self._requests:
             return
@@ -276,7 +280,8 @@ class ListenRequests:
                 continue  # it was cancelled at this moment
             incoming.respond(self._catalog.stamp({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
             if incoming.outlet is None:
-                # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
+                # On a pipe the specification wants a result and a cancellation. The result is first, since clients may drop
+                # messages of a request that is cancelled (SUBS-12).
                 try:
                     peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": why})
                 except MCPError as error:
@@ -286,23 +291,23 @@ class ListenRequests:
 class Subscribers:
     """The number of subscriptions to each URI, of all clients together.
 
-    The hook is called for one change after another, in their order, on a thread of its own. It may block; it delays only the
-    changes behind its own.
+    The hooks are called for one change after another, in their order, on a thread of their own. A hook may block: that delays
+    only the calls for later changes.
 
     :param hooks: called with a URI and the number of subscriptions to it, after each change of that number.
     """
 
     def __init__(self, *hooks: Callable[[str, int], object]) -> None:
         self.hooks = list(hooks)
-        #: Whether a client is told that it has subscribed only after the hooks were called.
+        #: Whether a subscription is acknowledged only after the hooks were called.
         self.awaited = False
-        #: Guards the counts; held for dictionary operations only. Sessions hold their own lock around it.
+        #: Guards the counts; held for dictionary operations only. Sessions take it while they hold their own lock.
         self._lock = threading.Lock()
         self._counts: "Counter[str]" = Counter()
         self._changes = CallQueue("calls of on_subscribe", self._tell)
 
     def let_go(self) -> None:
-        """Forget clients and thread in a forked process; they belong to the other one."""
+        """Forget clients and thread in a forked process; they belong to the parent process."""
         renew(self)
         self._counts, self._changes = Counter(), CallQueue("calls of on_subscribe", self._tell)
 
@@ -328,7 +333,7 @@ class Subscribers:
             _log.warning("on_subscribe is called later: %s", error)
 
     def wait_told(self) -> None:
-        """Wait for some seconds until the hooks were called for all changes so far, where those are awaited."""
+        """If the hooks are awaited, wait until they were called for all changes so far, or for ten seconds."""
         if self.awaited:
             self._changes.wait(_SUBSCRIBED_SECONDS)
 

@@ -30,7 +30,7 @@ from ..handling.context import LEVELS, RequestContext, RequestFacts, log_params,
 from ..handling.dispatch import answer_request
 from ..handling.session import KnownRoots, Session, check_own_method
 from ..runtime.runtime import OpenSession, Runtime
-from .modern import SessionlessHandler, claims, create_peer
+from .modern import SessionlessHandler, create_peer, names_revision
 
 if TYPE_CHECKING:
     from ...rpc.request import Incoming
@@ -59,7 +59,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True,
                  sessionless: Optional[SessionlessHandler] = None) -> None:
         self.runtime = runtime
-        #: Takes the requests of clients without a handshake; None where the transport does that.
+        #: Takes the requests of clients without a handshake; None if the transport does that.
         self._sessionless = sessionless
         self._catalog = runtime.catalog
         self._on_close = on_close
@@ -67,7 +67,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         #: Guards the fields below; held for single assignments and set operations, and while the
         #: thread is started that calls the hooks of subscriptions.
         self._lock = threading.Lock()
-        #: The newest with a handshake until one is negotiated.
+        #: The revision in use: until one is negotiated, the newest one with a handshake.
         self.revision = NEWEST_LEGACY
         #: The negotiated revision; None before the handshake.
         self.agreed: Optional[Revision] = None
@@ -76,7 +76,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         #: Whether the connection has ended, so that nothing is subscribed to any more.
         self._closed = False
         self._level = _DEFAULT_LEVEL
-        #: By URI: the bytes of memory that it takes.
+        #: The URIs as the client wrote them, by their normal forms.
         self._subscriptions: Dict[str, str] = {}
         #: The bytes of memory of these URIs.
         self.subscribed_bytes = 0
@@ -90,7 +90,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     # --- for handlers -----------------------------------------------------------------------------
 
     def skip_handshake(self, revision: Revision) -> None:
-        """Skip the handshake, of which this process has not heard."""
+        """Begin without a handshake: the client has had it with another process, or has left it out."""
         self._declare(revision)
         self.revision = self.agreed = revision
         self.initialized = True
@@ -163,7 +163,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         return self.principal if facts is None else facts.principal or self.principal
 
     def note_scopes(self, principal: "Optional[Principal]") -> None:
-        """Note which entries the client may be told of, by the principal of its latest request that says so."""
+        """If entries are hidden, note the scopes of a principal: they decide which changes the client is notified of."""
         if self._catalog.hides:
             self.granted = granted_scopes(principal)
 
@@ -172,7 +172,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def subscribe(self, uri: str) -> None:
         """Notify the client of updates to *uri* from now on.
 
-        :raises RemoteError: the session subscribes to as many as ``Limits`` allow.
+        :raises RemoteError: the session already subscribes to as many as ``Limits`` allow.
         """
         from ...protocol.uris import normal_uri  # for clients that follow resources
 
@@ -201,7 +201,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
                 self.runtime.subscribers.remove([normal])
 
     def _unsubscribe_all(self) -> None:
-        # With the lock held, so that changes are counted in their order.
+        # Called with the lock held, so that changes are counted in their order.
         if self._subscriptions:
             self.runtime.subscribers.remove(self._subscriptions)
             self._subscriptions, self.subscribed_bytes = {}, 0
@@ -231,7 +231,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
         :param method: of the notification.
         :param uri: of the resource, in its normal form: only subscribers of it get it (RSRC-13); None for a list.
         :param capability: "tools", "resources" or "prompts"; sent only if it was declared to the client.
-        :param written: the texts of this notification, by the URI as clients wrote it, which all sessions share.
+        :param written: the encoded notification, by the URI as the client wrote it. All sessions share this dictionary, so that
+            each text is encoded once.
         """
         if not self.wants_change(uri, capability):
             return
@@ -258,8 +259,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         catalog = self._catalog
         if not catalog.speaks_legacy:
             return True
-        # Or a method that only revisions without a handshake have, before any handshake.
-        return catalog.speaks_modern and (("_meta" in params and claims(params))
+        # A request whose ``_meta`` names a revision stands alone. So does one that came before any handshake, if only revisions
+        # without a handshake have its method.
+        return catalog.speaks_modern and (("_meta" in params and names_revision(params))
                                           or (self.agreed is None and method in catalog.modern_methods))
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
@@ -282,7 +284,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             target = self._catalog.resolve(method, params)
         else:
             target = facts.target
-            if target is None:  # one of a batch
+            if target is None:  # a request of a batch
                 target = self._catalog.resolve_for(method, params, granted_scopes(facts.principal))
         if target.custom_handler is not None:
             exists = self._catalog.has_method(method, self.agreed, self.principal is not None)
@@ -373,10 +375,10 @@ class LegacySession(Session, OpenSession, MessageHandler):
         incoming.respond(result)
 
     def _start_over(self) -> None:
-        """Forget the state of the client so far, which has sent another ``initialize``.
+        """Forget the state so far, since the client has sent another ``initialize``.
 
-        It may be another client of the same bridge. Requests in progress go on and are answered, since the one who sent them
-        may still wait.
+        The new handshake may be that of another client behind one bridge. Requests in progress go on and are answered, since
+        their client may still wait.
         """
         with self._lock:
             self.initialized = False
@@ -426,7 +428,7 @@ def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callab
     :param kind: the class of the session.
     """
     if persistent:
-        runtime.enter()  # first: the last user of the runtime, who may leave at this moment, ends its threads
+        runtime.enter()  # first: if the last other user of the runtime leaves at this moment, its threads end
     try:
         sessionless = SessionlessHandler(runtime) if may_be_sessionless or not runtime.catalog.speaks_legacy else None
         session = kind(runtime, on_close, persistent, sessionless)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ..handling.client_questions import Asker
     from ..handling.http_request import HTTPRequest
 
-__all__ = ["AcceptedSenders", "Envelope", "ModernSession", "SessionlessClient", "SessionlessHandler", "claims", "create_peer",
-           "create_sessionless_peer", "read_envelope", "revision_of", "unsupported"]
+__all__ = ["AcceptedSenders", "Envelope", "ModernSession", "SessionlessClient", "SessionlessHandler", "create_peer",
+           "create_sessionless_peer", "names_revision", "read_envelope", "revision_of", "unsupported"]
 
 _log = get_logger(__name__)
 #: Error codes that are reserved for the specification.
@@ -90,12 +90,12 @@ class Envelope:
 
     @property
     def facts(self) -> Any:
-        """What the client says of itself, to be compared; as it came, so that it need not be decoded."""
+        """The capabilities and the info of the client, to compare them; not decoded, unless :meth:`forget_meta` was called."""
         meta = self.meta
         return (meta[CAPABILITIES], meta.get(CLIENT_INFO)) if meta else (self._capabilities, self._info)
 
     def forget_meta(self) -> None:
-        """Keep no more than a session keeps of its client, for a request that is in progress for long."""
+        """Keep only the bounded capabilities and info of the client, while a request is in progress for long."""
         info = self.info
         self._info = None if info is None else bounded_info(info)
         self._capabilities = bounded_capabilities(self.capabilities)
@@ -122,11 +122,11 @@ class AcceptedSenders:
         """Note a request that was accepted, unless its ``_meta`` takes much memory."""
         meta = envelope.meta
         if memory_size(meta, MAX_SETTINGS) <= MAX_SETTINGS:
-            # A deep copy: a handler may change its own.
+            # A deep copy: a handler may change the ``_meta`` of its request.
             self._latest = (json.loads(encode_json(meta)), revision)
 
 
-def claims(params: Optional[Mapping[str, Any]]) -> bool:
+def names_revision(params: Optional[Mapping[str, Any]]) -> bool:
     """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
     meta = None if params is None else params.get("_meta")
     return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
@@ -155,7 +155,7 @@ def read_envelope(params: Optional[Mapping[str, Any]]) -> Envelope:
         if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
             envelope.capabilities
         info = meta.get(CLIENT_INFO)
-        # What most clients send passes without the work of decoding it.
+        # An info with just these two texts, as most clients send it, need not be decoded.
         if CLIENT_INFO in meta and not (type(info) is dict and len(info) == 2 and type(info.get("name")) is str
                                         and type(info.get("version")) is str):
             codec.decode(Implementation, info)
@@ -167,8 +167,8 @@ def read_envelope(params: Optional[Mapping[str, Any]]) -> Envelope:
 def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
     """Return the modern revision that a request is served under.
 
-    :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
-    :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
+    :param offered: the revisions that the server speaks, those with a handshake included; the error lists them.
+    :raises UnsupportedVersion: the request names none of them, or one that begins with a handshake (STAT-16, ERA-23).
     """
     for revision in reversed(offered):  # the newest is the one that most clients use
         if revision.name == envelope.version and revision.modern:
@@ -314,7 +314,7 @@ class SessionlessHandler(MessageHandler):
             if found is not None:
                 envelope, revision = found
             else:
-                if method == "initialize" and not claims(incoming.params):
+                if method == "initialize" and not names_revision(incoming.params):
                     raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
                 envelope = read_envelope(incoming.params)
                 revision = revision_of(envelope, catalog.revisions)
@@ -350,7 +350,7 @@ class SessionlessHandler(MessageHandler):
     def on_notification(self, message: jsonrpc.Notification) -> None:
         params = message.params or {}
         if message.method == "notifications/cancelled":
-            # On a pipe. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
+            # This is for pipes. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
             return
         own = self.catalog.registry.notifications.get(message.method)

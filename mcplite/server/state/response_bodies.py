@@ -48,9 +48,10 @@ class StreamingBody:
     drained: bool = False
     #: Whether the response lasts until one side ends it, and the client begins another one then.
     lasting: bool = False
-    #: Whether :meth:`take` never waits for a store, so that it may be called on a thread that serves others.
+    #: Whether :meth:`take` never waits for a store, so that it may be called on a thread that serves other clients, too.
     immediate = True
-    #: Called when :meth:`take` may have more to return; from any thread, which holds no lock of the body.
+    #: Called when :meth:`take` may have more to return; from any thread, which holds no lock of the body. It is set by
+    #: ``StreamedResponse.pass_on`` for our own HTTP server, and by :meth:`wait` for a host that iterates.
     on_ready: Callable[[], object] = staticmethod(do_nothing)
     #: When :meth:`take` must be called although nothing is ready, by the monotonic clock.
     look_at = 0.0
@@ -63,7 +64,7 @@ class StreamingBody:
     ending = False
     #: When the body must end, by the monotonic clock.
     _due: Optional[float] = None
-    #: Called at that time.
+    #: Called when that time has come.
     on_due: Callable[[], object] = staticmethod(do_nothing)
     #: Returns whether the client has disconnected, as far as the host can tell.
     disconnected: Callable[[], bool] = staticmethod(never_disconnected)
@@ -93,7 +94,7 @@ class StreamingBody:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until :meth:`take` may have more, on the one thread that waits for this body."""
+        """Wait until :meth:`take` may have more, on the one thread that waits for this body; the first call returns at once."""
         signal = self._signal
         if signal is None:
             signal = self._signal = WakeSignal()
@@ -144,24 +145,25 @@ def priming_event(id: str, limits: Limits) -> bytes:
 
 
 def retry_event(seconds: float) -> bytes:
-    """Return what tells a client when to come back (HTTP-16)."""
+    """Return the event that tells a client when to come back (HTTP-16)."""
     return b"retry: %d\n\n" % round(seconds * 1000)
 
 
-#: Requests a second by which the clients come back whose streams have made room for others.
+#: If the streams of clients have ended for those of others, so many of these clients are to come back in a second.
 _RETURNS_PER_SECOND = 6.0
 #: Seconds after the time to come back for which a client still counts as one that waits.
 _LATE_SECONDS = 5.0
 
 
 class OpenStreams:
-    """The event streams that are open; for one more the oldest ends.
+    """The event streams that are open; when there are too many, the oldest ends.
 
-    A stream whose session ends with it makes room only if there is no other, and one that must stay makes none.
+    A stream whose session ends with it ends only if there is no other one that can. A stream that must stay does not end. If no
+    other stream can end, the new one ends.
 
     :param most: streams at once.
-    :param in_turns: whether clients have to take turns, since there may be more of them than *most*: then each is told when to
-        come back. That is the later the more of them wait, so that few come back in a second.
+    :param in_turns: whether a client comes back when its stream has ended for another one, since there may be more clients than
+        *most*. It is then told when to come back: the more clients wait, the later, so that few come back in one second.
     """
 
     def __init__(self, most: int, in_turns: bool = False) -> None:
@@ -174,7 +176,7 @@ class OpenStreams:
         self._away: Dict[Hashable, float] = {}
 
     def let_go(self) -> None:
-        """Forget all streams in a forked process; the responses belong to the other one."""
+        """Forget all streams in a forked process; the responses belong to the parent process."""
         renew(self, self._open)
         self._open.clear()
         self._away.clear()
@@ -213,7 +215,7 @@ class OpenStreams:
         return seconds
 
     def forget(self, session: str) -> None:
-        """Note that a session has ended, whose client does not come back."""
+        """Note that a session has ended: its client does not come back."""
         with self._lock:
             for name in [name for name in self._away if name == session or type(name) is tuple and name[0] == session]:
                 del self._away[name]

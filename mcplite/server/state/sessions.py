@@ -11,7 +11,7 @@ client opens its GET stream, which reads them, and a client resumes after an eve
 
     peer --write--> CommonLogChannel --append--> the log of the session --> CommonStream (LogBody) --> the GET response
 
-The stream of the transport with two endpoints is this one, too: there the responses to requests are on it (CommonOutlet).
+The transport with two endpoints uses the common stream, too, and sends the responses to requests on it (CommonOutlet).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from .streams import RequestStreams, StreamsChannel
 __all__ = ["CommonLogChannel", "CommonOutlet", "CommonStream", "HTTPSession", "Sessions", "create_session_for_one_message"]
 
 _log = get_logger(__name__)
-#: Seconds that a notification waits for a client that reads slowly: it must not block on one client, but the thread that
-#: sends to a client that reads may be waiting for its turn in Python.
+#: Seconds that a notification waits while its client has too much to read. It must not block on one slow client, but if a
+#: client reads, the thread that sends to it may only be waiting for the interpreter.
 _MOMENT_SECONDS = 0.02
 
 
@@ -71,9 +71,10 @@ class CommonLogChannel(StreamsChannel):
 
 
 class CommonOutlet(Outlet):
-    """The messages of one request, on the common stream of a client that has no other: a handler waits while it reads slowly.
+    """Sends the messages of one request on the common stream of a client that has no other stream.
 
-    Messages that wait use at most half of the unread limits; notifications, which do not wait, have the other half.
+    While the client reads slowly, a handler waits. Messages that wait use at most half of the unread limits; notifications,
+    which do not wait, have the other half.
     """
 
     def __init__(self, channel: CommonLogChannel, log: StreamLog, seconds: float) -> None:
@@ -174,15 +175,15 @@ class CommonStream(LogBody):
         return b"".join(events)
 
     def is_message(self, entry: bytes) -> bool:
-        """Whether an entry is a message to the client; another one is handled here."""
+        """Whether an entry is a message to the client. A subclass handles its other entries here."""
         return entry != NOTHING
 
 
-#: Bytes that a session takes besides, roughly.
+#: Bytes of memory that a session takes besides its subscriptions, roughly.
 SESSION_BYTES = 10_000
 #: Seconds between two searches for sessions that have expired.
 _SWEEP_SECONDS = 1.0
-#: Seconds after a use of a session was noted in which further ones are not.
+#: Seconds after a use of a session was noted in which further uses are not noted.
 _NOTE_SECONDS = 0.1
 _EXPIRED = "the session has expired"
 
@@ -232,8 +233,8 @@ class HTTPSession:
 class Sessions:
     """The sessions of one endpoint that this process knows, by id.
 
-    When there are too many, an idle session gives way to a new one (:class:`Shares`). Expired ones are ended by
-    :meth:`sweep`, which is part of each access and, in our own HTTP server, of the poller's sweep.
+    When there are too many, an idle session ends for a new one (:class:`Shares`). :meth:`sweep` ends expired ones. It is called
+    when a session is found or added, and in our own HTTP server by the poller's sweep.
 
     :param runtime: of the server.
     :param kind: names the transport: "session", or "sse" for the one with two endpoints.
@@ -276,10 +277,10 @@ class Sessions:
         """Return a new session, which is not in the table yet.
 
         :param principal: its owner.
-        :param sender: whose share it counts to.
+        :param sender: the key under which limits count it.
         :raises BackendError: the store failed.
         """
-        # An id that cannot be guessed (SESS-02, SESS-03).
+        # The id must be one that cannot be guessed (SESS-02, SESS-03).
         return self._make(secrets.token_urlsafe(24), principal, None if principal is None else principal.key, sender)
 
     def _make(self, id: str, principal: Optional[Principal], owner: Optional[str], sender: str) -> HTTPSession:
@@ -308,7 +309,7 @@ class Sessions:
         self.sweep()
         session.streams.priming = session.session.revision.priming_event
         with self._lock:
-            self._sessions[session.id] = session  # before it can be chosen to make room for another one
+            self._sessions[session.id] = session  # before it can be chosen to end for another one
         if self._has_room(session, "the server needed the room for another client's session"):
             return True
         with self._lock:
@@ -410,14 +411,14 @@ class Sessions:
     # --- the transport with two endpoints -----------------------------------------------------------------
 
     def abandoned(self, session: HTTPSession) -> bool:
-        """Whether the process has ended that read the one stream of the session, which ends with it.
+        """Whether the process that read the one stream of the session has ended; the session then ends, too.
 
         :raises BackendError: the store failed.
         """
         return False
 
     def outlet(self, session: HTTPSession) -> CommonOutlet:
-        """Return where the messages of a request go whose response is sent on the common stream."""
+        """Return the outlet for the messages of a request whose response is sent on the common stream."""
         channel = session.peer.channel
         assert isinstance(channel, CommonLogChannel)
         return CommonOutlet(channel, session.log, self._limits.unread_seconds)
@@ -447,7 +448,7 @@ class Sessions:
     def resume(self, session: HTTPSession, name: str, event: int) -> "Union[None, CommonStream, RequestLogBody]":
         """Return the body of a stream after an event; None if the events are not kept.
 
-        Its ``ending`` tells that the client has all events.
+        If it is a stream of a request, its ``ending`` says that the client has all events.
 
         :raises BackendError: the store failed.
         """
@@ -472,7 +473,7 @@ class Sessions:
 def create_session_for_one_message(runtime: Runtime, sender: str = "") -> HTTPSession:
     """Return a new session for one message.
 
-    :param sender: whose share it counts to.
+    :param sender: the key under which limits count it.
     """
     streams = RequestStreams("", runtime.limits, sender, runtime.unread)
     session, peer = create_session(runtime, StreamsChannel(streams), persistent=False, may_be_sessionless=False)

@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 #: Seconds between two checks whether the client has disconnected, if the disconnection cancels a call.
 _SOON_SECONDS = 0.5
 #: Seconds between two looks at a request that was not answered yet.
-_PROBE_SECONDS = 0.25
+_UNANSWERED_PROBE_SECONDS = 0.25
 #: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
 _FINISHED = 64
 #: If responses must not be held open, as under a WSGI host, a response that can be resumed waits this many seconds for the
@@ -390,7 +390,7 @@ class EventStream(StreamingBody, Outlet):
             if not self._queue:
                 self._queue.append(OPENING)
 
-    def settle(self, refuse: Callable[[], object]) -> None:
+    def wait_until_known(self, refuse: Callable[[], object]) -> None:
         """Wait until it is known whether the response is an event stream, or its client has left.
 
         If the handler runs for longer than ``commit_seconds``, the response becomes an event stream.
@@ -398,7 +398,7 @@ class EventStream(StreamingBody, Outlet):
         :param refuse: called when the request is still queued after ``queue_seconds``: it must not be queued forever (REL-37).
         """
         limits, waited = self._streams.limits, 0.0
-        probe = min(_PROBE_SECONDS, limits.commit_seconds)
+        probe = min(_UNANSWERED_PROBE_SECONDS, limits.commit_seconds)
         while True:
             with self._lock:
                 if self._changed.wait_for(lambda: self.finished or self.streaming, probe):

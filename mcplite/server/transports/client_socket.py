@@ -39,7 +39,8 @@ __all__ = ["BodyBudget", "ClientGone", "ClientSocket", "PlannedAnswer", "Request
 _log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
 SMALL_BYTES = 4096
-#: Bytes that are joined for one send(); of a larger body, as many at each of its ends.
+#: Bytes at each end of a large body that are joined with the head and with the tail for one send(). A body of twice as many, or
+#: fewer, is joined with both.
 _JOINED_BYTES = 65_536
 
 
@@ -82,7 +83,7 @@ class ClientSocket:
         self.remote = remote
         self.write_seconds = write_seconds
         self._before_blocking = before_blocking
-        #: Guards how it has ended, and is held by what another thread may do to the socket, and while it is closed: a socket
+        #: Guards ``_ended``. It is also held while any thread shuts the socket down, and while the socket is closed: a socket
         #: that was just closed must not be shut down, since its number may belong to another by then.
         self._lock = threading.Lock()
         #: ``HUNG_UP`` or ``CLOSED``, which any thread may set; until then the state is what the serving thread has entered.
@@ -140,7 +141,7 @@ class ClientSocket:
             return 0
 
     def wait_writable(self) -> bool:
-        """Wait until the socket takes bytes; return whether it does in the time of one step of sending, or is broken."""
+        """Wait for the time of one step of sending; return whether the socket takes bytes within it, or is broken."""
         try:
             return is_ready(self.sock, self.write_seconds, writable=True)
         except (OSError, ValueError):  # closed on this side
@@ -225,7 +226,7 @@ class ClientSocket:
     def shut(self, how: int) -> None:
         """Shut down one direction or both, from any thread: a blocked read or write returns.
 
-        Where the system does not end a read for that, as Windows need not, the read ends with its timeout.
+        If the system does not end a read for that, as Windows need not, the read ends with its timeout.
         """
         self._shut = self._shut or how != socket.SHUT_WR
         try:
@@ -287,7 +288,8 @@ def parts_of(head: bytes, body: bytes, tail: bytes) -> "List[Union[bytes, memory
 _PIECE = 1 << 18
 #: Seconds after which the rate of a body is checked.
 _RATE_AFTER_SECONDS = 5.0
-#: Bytes of a body that arrived whole and counts to no budget; as many of all connections are little.
+#: A body of at most so many bytes that has arrived whole does not count to the budget: on all connections together such bodies
+#: take little.
 SMALL_BODY = 4096
 #: Bytes that an object, an array or one of their members takes when it is decoded, roughly.
 _ELEMENT_BYTES = 64
@@ -298,10 +300,10 @@ _REFUSED = "the request bodies of all clients together are too large; try again 
 
 
 class BodyBudget:
-    """The bodies that are read and served at once, bounded in bytes, and so the heads that have not arrived whole.
+    """Bounds the bytes of the bodies that are read and served at once, and those of heads that have not arrived whole.
 
-    At the limit the oldest unfinished one of the client with the most is refused. An answer whose client does not read it as
-    fast as it is sent counts like an unfinished body, and a large one from before it is made.
+    At the limit, the client with the most bytes has its oldest unfinished body refused. If a client does not read an answer as
+    fast as it is sent, the answer counts like an unfinished body; a large answer counts from before it is made.
 
     :param limits: of the server.
     """
@@ -309,7 +311,7 @@ class BodyBudget:
     def __init__(self, limits: Limits) -> None:
         self.shares: Shares[Union[RequestBody, PlannedAnswer]] = Shares(sys.maxsize, limits.body_bytes_at_once,
                                                                         busy=lambda counted: counted.complete)
-        #: The connections on which such a head arrives.
+        #: The connections on which a head has arrived in part.
         self.heads: Shares[Hashable] = Shares(sys.maxsize, limits.head_bytes_at_once)
 
 
@@ -321,14 +323,14 @@ class PlannedAnswer:
 
     __slots__ = ("_body",)
 
-    #: As of an unfinished body: it can be cut off.
+    #: False, as for an unfinished body: the answer can be cut off.
     complete = False
 
     def __init__(self, body: "RequestBody") -> None:
         self._body = body
 
     def refuse(self) -> None:
-        """Make room for another one, from any thread: the request loses its client."""
+        """Cut the answer off for another body or answer, from any thread: the connection ends."""
         self._body.refuse()
 
 
@@ -337,16 +339,16 @@ class RequestBody:
 
     :param plan: its length in bytes; None if it is chunked.
     :param budget: of all connections.
-    :param sender: whose share the body counts to.
+    :param sender: the key under which the budget counts the body.
     """
 
     #: Whether the body counts to the budget, until :meth:`close`.
     counted = False
-    #: Whether the budget had no more room for it.
+    #: Whether the body was refused, since the budget was used up.
     _refused = False
-    #: When the first byte was awaited, and how many have come.
+    #: The time from which the body was awaited, and the bytes of it that have come since.
     _started, _bytes = 0.0, 0
-    #: Whether the answer waits for the client.
+    #: Whether the answer counts, since the client has not read it yet.
     _answered = False
     #: Whether the body was read, and its request is being served.
     complete = False
@@ -362,7 +364,7 @@ class RequestBody:
         self._plan = plan
         self._limits = limits
         self._shares = budget.shares
-        #: Whose share the body counts to.
+        #: The key under which the budget counts the body.
         self.sender = sender
         #: Whether part of the body may still follow on the socket, so that it cannot be reused.
         self.unread = plan != 0
@@ -409,15 +411,15 @@ class RequestBody:
             self._shares.remove(self.planned)
 
     def refuse(self) -> None:
-        """Make room for another body, from any thread: stop reading this one; a request in progress loses its client."""
+        """Stop reading this body, for another one, from any thread. If its request is in progress, the connection ends."""
         self._refused = True
         self._client.shut(socket.SHUT_RDWR if self.complete or self._answered else socket.SHUT_RD)
 
     def reserve(self, size: int) -> bool:
         """Count an answer that is about to be made, until :meth:`close`; return whether there is room for it.
 
-        Another answer may be cut off for it, but not before its client had a moment to read it. On the thread of the handler,
-        while that of the connection may send what comes before the answer.
+        Another answer may be cut off for it, but not before its client had a moment to read it. This is called on the thread of
+        the handler; meanwhile the thread of the connection may send messages that come before the answer.
 
         :param size: its bytes.
         """
@@ -439,8 +441,9 @@ class RequestBody:
         return True
 
     def count_answer(self, size: int) -> None:
-        """Note that the client has not read the answer yet, which takes so many bytes until :meth:`close`.
+        """Note that the client has not read the answer yet; it counts until the client has read it, or until :meth:`close`.
 
+        :param size: its bytes.
         :raises ClientGone: there is no room for it.
         """
         if self._answered:
@@ -452,7 +455,7 @@ class RequestBody:
             raise ClientGone("there was no room for an answer that it did not read") from None
 
     def answer_read(self) -> None:
-        """Note that the client has read what counted."""
+        """Note that the client has read the answer that counted."""
         if self._answered:
             self._answered = self.counted = False
             self._shares.remove(self)

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Optional, Set, Tuple, Type
 
 from ...protocol.http.headers import check_header
-from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
+from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head, split_length
 from ...rpc.tracing import get_logger
 from ..eviction import sender_at
 from ..handling.http_request import HTTPRequest
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
             """Have another thread lead, since this one is about to block."""
 
         def may_own(self) -> bool:
-            """Whether a connection may leave the rest of an event stream to it."""
+            """Whether a connection may leave the rest of an event stream to the poller."""
 
     class ConnectionServer(Protocol):
         """What a connection uses of its server; :class:`.httpd.HTTPServer` has it."""
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
         head_limits: HeadLimits
         #: The request bodies of all connections.
         budget: BodyBudget
-        #: Those that tell the address of a client; None believes none.
+        #: The proxies that are believed when they tell the address of a client; None believes none.
         proxies: Optional[TrustedProxies]
-        #: The senders who wait for another slot: a connection of theirs ends with its response.
+        #: The senders that wait for another slot: each of their connections ends with its response.
         crowded: Set[str]
-        #: What a connection reads and writes; over TLS another class.
+        #: The class of the sockets that connections read and write; over TLS it is another one.
         client_socket: Type[ClientSocket]
         #: Whether the server is stopping, so that the current response is the last.
         closing: bool
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
             """Answer a request; never raises. It is :meth:`Endpoint.handle`."""
 
         def note_served(self, connection: "Connection") -> object:
-            """Note that a response was sent; a further one of the next moment is not told."""
+            """Note that a response was sent; not called for further responses of the connection within a tenth of a second."""
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             """Log the exception that is being handled."""
@@ -83,22 +83,22 @@ _ACCESS = __name__.rpartition(".server.")[0] + ".access"
 _INFO = 20
 _access: "Optional[logging.Logger]" = None
 _PIECE = 65_536
-#: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the
-#: connection and drop our last response.
+#: Seconds of a lingering close: bytes that the client still sends are read for so long, since the kernel would otherwise reset
+#: the connection and drop our last response.
 _LINGER_SECONDS = 2.0
 #: Seconds of a lingering close while others of the sender wait for a slot; clients close at once after "Connection: close".
 _SHORT_LINGER_SECONDS = 0.2
 _LINGER_BYTES = 1 << 20
 _BODILESS = frozenset({204, 304})
-#: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
+#: Seconds that a thread of its own waits for the client before it looks whether the connection can be parked, or was hung up.
 _WAIT_SECONDS = 1.0
-#: Bytes of a head that has not arrived whole and counts to no budget; ordinary ones arrive whole.
+#: If a head has not arrived whole, at most so many bytes of it do not count to the budget. Ordinary heads arrive whole.
 _SMALL_HEAD = 2048
 #: Seconds for which a client may owe its first request, or the rest of one, before the connection counts as idle.
 _OWED_SECONDS = 2.0
 #: Seconds after a response in which its client may be sending the next request; httpx uses idle connections for so long.
 _SETTLED_SECONDS = 5.0
-#: Seconds after a response was noted in which further ones are not.
+#: Seconds after a response was noted in which further responses are not noted.
 _NOTE_SECONDS = 0.1
 
 
@@ -110,7 +110,7 @@ def _access_log_enabled() -> bool:
     global _access
     if _access is None:
         if "logging" not in sys.modules:
-            return False  # no program has asked for a line at INFO, and the library is a twentieth of what a server imports
+            return False  # no program has asked for lines at INFO; logging is a twentieth of what a server imports
         import logging
 
         _access = logging.getLogger(_ACCESS)
@@ -122,8 +122,8 @@ class Connection(BaseHTTPRequestHandler):
 
     A subclass may override what handlers of :mod:`http.server` override: ``log_message``, ``log_request``, ``setup``,
     ``finish``, ``do_GET`` and its kind. ``command``, ``path``, ``headers``, ``rfile`` and ``client_address`` are those of the
-    current request. What writes to ``wfile``, itself or by ``send_response`` and ``end_headers``, answers the request, and
-    the connection is closed behind it.
+    current request. A method that writes to ``wfile``, itself or by ``send_response`` and ``end_headers``, answers the
+    request, and the connection is closed after that.
 
     :param request: the socket, connected; this object closes it.
     :param client_address: as the socket tells it: the peer's address and port come first.
@@ -135,33 +135,33 @@ class Connection(BaseHTTPRequestHandler):
     server_version = "mcplite"
     error_message_format = "%(explain)s\n"
     error_content_type = "text/plain; charset=utf-8"
-    #: Of the request line that was read last; empty if it was malformed.
+    #: The method and the target of the request line that was read last; empty if it was malformed.
     command = path = ""
     #: The current second, and the text for ``Date``, which all connections of the class share.
     _date = (0, "")
-    #: Whether a subclass takes each line.
+    #: Whether a subclass overrides the methods of the log, so that each line is passed to them.
     _logs = False
-    #: Made when they are used: the fields of a head, and the file of a body.
+    #: Made when they are used: the fields of a head, and the file of a body; each with the head or body that it was made for.
     _message: "Tuple[Optional[RequestHead], Optional[HTTPMessage]]" = (None, None)
     _input: "Tuple[Optional[RequestBody], Optional[io.BytesIO]]" = (None, None)
 
     def __init__(self, request: socket.socket, client_address: Any, server: "ConnectionServer") -> None:
-        # Not that of the standard library, which would serve all requests at once, on this thread.
+        # The constructor of the standard library is not called: it would serve all requests at once, on this thread.
         self.request = request
         self.client_address = client_address
         self.server = server
-        #: Whose share the connection counts to.
+        #: The key under which limits count the connection.
         self.sender = sender_at(client_address[0])
-        #: The client for the log, with its port; of the current request, if a proxy has told it.
+        #: The client for the log, with its port. If a proxy has told the address for the current request, ``_remote`` is that.
         self._remote = self._address = f"{client_address[0]}:{client_address[1]}"
         self._socket = server.client_socket(request, self._address, server.limits.write_seconds, self._step_down)
-        #: When the server was told last of a response.
+        #: The time of the request whose response the server noted last.
         self._noted = float("-inf")
         #: A cache, since clients repeat their headers: the last head as bytes, and parsed, with the length of its body.
         self._block = b""
         self._head: Optional[RequestHead] = None
         self._plan: Optional[int] = 0
-        #: What answers a request of that head: ``do_GET`` or its kind.
+        #: The method that answers a request of that head: ``do_GET`` or its kind.
         self._method: Callable[[Connection], None] = Connection.do_POST
         #: The head of a request whose body the poller waits for.
         self._awaited: Optional[RequestHead] = None
@@ -173,11 +173,11 @@ class Connection(BaseHTTPRequestHandler):
         self.close_connection = False
         #: The event stream that is sent without a thread, from the return of :meth:`handle` to :meth:`end_stream`.
         self.stream: Optional[StreamedResponse] = None
-        #: For what the poller has registered the socket meanwhile; the poller's.
+        #: The events for which the poller has registered the socket; only the poller uses it.
         self.events = 0
         #: Whether the client may still send something that has to be read before the socket is closed.
         self.lingers = False
-        #: A cache, since responses repeat theirs: what the last head of a whole response was made of, and the head up to the
+        #: A cache, since responses repeat their heads: the values that the last head was made of, and that head up to the
         #: length of the body.
         self._made_of: Tuple[Any, ...] = ()
         self._top = b""
@@ -261,7 +261,7 @@ class Connection(BaseHTTPRequestHandler):
         super().end_headers()
 
     def version_string(self) -> str:
-        """Return the name of the server: which Python runs it, clients are not told."""
+        """Return the name of the server, without the version of Python."""
         return self.server_version
 
     def address_string(self) -> str:
@@ -288,7 +288,7 @@ class Connection(BaseHTTPRequestHandler):
         logging.getLogger(_ACCESS).info("%s " + format, self.address_string(), *args)
 
     def do_POST(self) -> None:
-        """Have the endpoint answer the request, or the function of ``routes`` for its path; so do all methods."""
+        """Have the endpoint answer the request, or the function of ``routes`` for its path; all methods do this."""
         body, head = self._body, self._head
         assert body is not None and head is not None
         response = self.server.answer(_ConnectionRequest(self, self._socket, head, body, self._remote))
@@ -365,7 +365,7 @@ class Connection(BaseHTTPRequestHandler):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing has come yet on which the client could have waited for an answer: it may be about to send."""
+        """Whether nothing of a first request has come yet: the client may be about to send it."""
         return self.state is State.NEW and not self._socket.buffer
 
     def handle(self, blocking: bool = True) -> None:
@@ -378,12 +378,12 @@ class Connection(BaseHTTPRequestHandler):
         client.may_block = blocking
         try:
             if self.close_connection:
-                self._linger()  # behind an event stream
+                self._linger()  # after an event stream
             while not self.close_connection and (
                     not blocking or client.buffer or self._awaited is not None or not self.server.poller.may_park()):
                 self.handle_one_request()
                 if self.stream is not None:
-                    self.close_connection = False  # for as long as it lasts
+                    self.close_connection = False  # open for as long as the stream lasts
                     return
                 if self.close_connection:
                     self._linger()
@@ -396,8 +396,8 @@ class Connection(BaseHTTPRequestHandler):
             self.close_connection = True
             _log.debug("the connection of %s ended: %s", self._address, error)
         except BaseException:
-            # A response that cannot be sent, a stream that fails, or a subclass that does. Part of the response may be sent
-            # already, so only closing is left. SystemExit as well: the thread serves others, too.
+            # A response cannot be sent, or a stream or a subclass fails. Part of the response may be sent already, so only
+            # closing is left. SystemExit is caught as well: the thread also serves other connections.
             self.close_connection = True
             self.server.handle_error(self.request, self.client_address)
             if self.stream is not None:
@@ -444,7 +444,7 @@ class Connection(BaseHTTPRequestHandler):
             if head is None:
                 return
         except BadRequest as error:
-            # Without the request line, whose query may hold secrets.
+            # The log gets no request line, since its query may hold secrets.
             self._head, self.command, self.path = None, "", ""
             self.send_error(error.status, explain=str(error))
             return
@@ -482,7 +482,7 @@ class Connection(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _find_client(self, proxies: TrustedProxies, head: RequestHead) -> str:
-        """Note which client a proxy names; return whose share the request counts to."""
+        """Note the client that a proxy names; return the key under which limits count the request."""
         address = proxies.client(self.client_address[0], head.headers)
         self._remote = address if address != self.client_address[0] else self._address
         return sender_at(address)
@@ -557,6 +557,10 @@ class Connection(BaseHTTPRequestHandler):
         buffer = self._socket.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
+        form, digits = split_length(block)
+        if form is not None and self._head is not None and split_length(self._block) == (form, str(self._plan)):
+            self._head, self._block, self._plan = self._head.with_length(digits), block, int(digits)
+            return
         head = parse_head(block, self.server.head_limits)
         self._plan = body_plan(head)
         self._head, self._block = head, block
@@ -612,7 +616,7 @@ class Connection(BaseHTTPRequestHandler):
     # --- an event stream ----------------------------------------------------------------------------------
 
     def _stream(self, response: HTTPResponse, head: bytes, chunked: bool, again: bool, asked: RequestBody) -> None:
-        """Send a response as its body has pieces; what does not come at once is left to the poller."""
+        """Send the pieces of a body that are there; the poller sends those that come later."""
         stream = StreamedResponse(self._socket, asked, response, head, chunked, again, self._failed)
         if self.server.poller.may_own() and stream.body.immediate:
             if not stream.begin():
@@ -631,7 +635,8 @@ class Connection(BaseHTTPRequestHandler):
         try:
             stream.close()
         except BaseException:
-            # What a subclass, or the end of a session, does. SystemExit as well: the thread serves others, too.
+            # A subclass, or the end of a session, may raise anything. SystemExit is caught as well: the thread also serves
+            # other connections.
             stream.broken = True
             self._failed()
         self.stream, self.lingers = None, not stream.broken
@@ -682,7 +687,7 @@ class Connection(BaseHTTPRequestHandler):
 
 
 class _ConnectionRequest(HTTPRequest):
-    """A request of a connection. What most requests never look at is in the class, since each one passes the constructor."""
+    """A request of a connection. Defaults that most requests never read are in the class: the constructor runs for each."""
 
     def __init__(self, connection: Connection, client: ClientSocket, head: RequestHead, body: RequestBody, remote: str) -> None:
         self.method, self.path, self.query, self.headers = head.method, head.path, head.query, head.headers

@@ -17,8 +17,8 @@ requests. These are the overrides, here and in the request handler, :class:`.con
   in the same bytes. The library accepts bare line feeds, folded lines, two lengths and blanks before the colon.
 - *Heads, bodies and writes have deadlines* and budgets in bytes. The library waits for ever, and one slow client holds a
   thread for as long as it likes; here 512 of them hold a socket each.
-- *Connections are bounded*, and shared among clients: ``verify_request`` may refuse one, as in the library; above
-  ``Limits.connections`` the one that its client uses least makes room, or the newcomer waits.
+- *Connections are bounded*, and shared among clients: ``verify_request`` may refuse one, as in the library. Above
+  ``Limits.connections``, a connection that is not used ends for the new one, or the new one waits.
 - *The methods* ``do_GET``, ``do_POST`` and so on lead to the endpoint of the server and to its ``routes``. Responses of these
   are sent in one piece, and their head is kept for the next response, which mostly has an equal one.
 - *Lines of the log* go to ``logging`` (the logger ``mcplite.access``) and not to stderr, without queries, since these may hold
@@ -26,8 +26,9 @@ requests. These are the overrides, here and in the request handler, :class:`.con
 - ``server_bind`` looks up no name of this machine, which can take seconds, and lets no other program share the port.
 
 A connection that is accepted while its client has all its slots waits here, and is read when another connection of that
-client ends or is idle. The server gives freed memory back to the system: the allocator of glibc keeps it in an arena for each
-few threads, which after a flood of large messages is several times what was in use at any moment, and no limit counts it.
+client ends or is idle. The server gives freed memory back to the system. The allocator of glibc would keep it, in an arena for
+each few threads: after a flood of large messages that is several times the memory that was in use at any moment, and no limit
+counts it.
 """
 
 import atexit
@@ -45,6 +46,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Set, T
 from ...protocol.error_text import Option, OptionText
 from ...protocol.http.http1 import HeadLimits
 from ...protocol.http.oauth import is_loopback
+from ...rpc.deadline import Deadline
 from ...rpc.forks import close_socket, on_fork, release_socket
 from ...rpc.tracing import get_logger
 from ..eviction import Shares
@@ -70,10 +72,10 @@ _GROWTH_BYTES = 24 << 20
 
 
 class FreedMemory:
-    """The freed memory of this process. Does nothing where the allocator has no such function, as outside of glibc."""
+    """The freed memory of this process. If the allocator cannot give it back, as outside of glibc, it does nothing."""
 
     def __init__(self) -> None:
-        #: The least bytes that were in memory since the last time.
+        #: The least bytes that were in memory since freed memory was given back.
         self._least = _resident()
 
     def give_back(self) -> bool:
@@ -92,7 +94,7 @@ class FreedMemory:
 
 
 def _resident() -> int:
-    """Return the bytes of this process in memory; 0 where they are not known."""
+    """Return the bytes of this process in memory; 0 if they are not known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE
@@ -135,11 +137,12 @@ def most_connections(limits: Limits) -> Tuple[int, int]:
 
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
          b"Connection: close\r\n\r\ntoo many open connections\n")
-#: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.
+#: Seconds that connections get at least to send the rest of their responses when the server stops, after the last handler has
+#: ended.
 _FLUSH_SECONDS = 1.0
 #: Errors of accept() that are about the one connection, whose client has left before it was accepted.
 _LEFT = frozenset({errno.ECONNABORTED, errno.ECONNRESET, errno.ENOTCONN, errno.EPROTO})
-#: Connections that are accepted before those that wait for a request have their turn.
+#: Connections that are accepted at once, before requests on the other connections are served.
 _ACCEPT_AT_ONCE = 32
 
 
@@ -179,9 +182,9 @@ class HTTPServer(http.server.HTTPServer):
     #: With it, on Windows two programs could listen at one port.
     allow_reuse_address = os.name == "posix"
     allow_reuse_port = False
-    #: What a connection reads and writes.
+    #: The class of the sockets that connections read and write.
     client_socket: Type[ClientSocket] = ClientSocket
-    #: Of TLS; None for plain HTTP.
+    #: The certificates of HTTPS; None for plain HTTP.
     _certificates: "Optional[Certificates]" = None
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
@@ -238,22 +241,23 @@ class HTTPServer(http.server.HTTPServer):
         #: last connection to end.
         self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
-        #: Those of them that count to the limit: not those that were evicted and have not closed yet.
-        #: A proxy has sent a request on many a connection that looks idle because the leader is busy.
+        #: The connections that count to the limit: not those that were evicted and have not closed yet. A connection may look
+        #: idle although a proxy has sent a request on it, while the leader is busy; ``due`` finds out.
         most, most_waiting = most_connections(limits)
         self._shares: Shares[Connection] = Shares(most, busy=lambda connection: connection.busy,
                                                   lasting=lambda connection: self._streams_go and connection.lasting,
                                                   due=self._is_due)
         #: Called with a connection whose request was answered.
         self.note_served = self._shares.use
-        #: Whether the newcomer has sent something; the leader's own.
+        #: Whether the connection that is being admitted has sent something; only the leader uses it.
         self._asked = False
-        #: Whether the newcomer has waited long enough to take the slot of a stream; the leader's own.
+        #: Whether the connection that is being admitted has waited for so long that a stream may end for it; only the leader
+        #: uses it.
         self._streams_go = False
-        #: Those that wait for a slot among them. Only the leader lets them in, since no other thread reads what is parked
-        #: meanwhile; so it also is the one that chooses what goes.
+        #: The connections that wait for a slot. Only the leader admits them, and so chooses which connection ends for them:
+        #: meanwhile no other thread reads from parked connections.
         self._waiting: Shares[Connection] = Shares(most_waiting)
-        #: The sender for whose request there was no room lately: a connection of it ends with its response.
+        #: The sender of a waiting connection on which a request has come: each connection of the sender ends with its response.
         self.crowded: Set[str] = set()
         #: Set under the lock above; connections read it without.
         self.closing = False
@@ -263,12 +267,12 @@ class HTTPServer(http.server.HTTPServer):
         self._started = self._shutdown_due = False
         #: The calls of serve_forever() that wait, but for those that shutdown() ends.
         self._serving_forever: List[StopRequest] = []
-        #: The process that the server belongs to, if this one was forked from it; else None.
+        #: The process that the server belongs to, if this one was forked from it; otherwise None.
         self._owner: Optional[int] = None
         on_fork(self, HTTPServer._let_go)
 
     def _let_go(self, owner: int) -> None:
-        # In a forked process, whose copies would keep the port and the connections open.
+        # In a forked process, whose copies of the sockets would keep the port and the connections open.
         self._owner = self._owner or owner
         atexit.unregister(self._close_at_exit)
         self._changed, self.closing = threading.Condition(), True
@@ -338,7 +342,7 @@ class HTTPServer(http.server.HTTPServer):
         self.close()
 
     def get_request(self) -> Tuple[socket.socket, Any]:
-        """Accept a connection; return its socket, with TLS on it where the server has a certificate, and its address."""
+        """Accept a connection; return its socket, with TLS on it if the server has a certificate, and its address."""
         sock, address = self.socket.accept()
         if self._certificates is not None:
             from .tls import TLSSocket
@@ -402,7 +406,7 @@ class HTTPServer(http.server.HTTPServer):
         self.close()
 
     def _accept(self) -> bool:
-        # Several at once, since each turn of the leader may bring as many that have something to say.
+        # Several at once: whenever the leader looks, many clients may have connected, each with a request.
         for _ in range(_ACCEPT_AT_ONCE):
             if self.closing:
                 return True
@@ -412,9 +416,9 @@ class HTTPServer(http.server.HTTPServer):
                 return True  # there is no other, or its client disconnected before it was accepted
             except OSError as error:
                 if error.errno in _LEFT:
-                    continue  # how a system without the former says the same
-                # Most likely there are no free descriptors: the connection that has been idle for longest makes room.
-                # Without one, open connections carry on, and new ones wait.
+                    continue  # on some systems, the error for a client that disconnected before it was accepted
+                # Most likely there are no free descriptors: the connection that has been idle for longest ends. If none is
+                # idle, open connections carry on, and new ones wait.
                 _log.warning("no connection could be accepted: %s", error)
                 self._asked = True
                 idle = self._shares.make_room()
@@ -444,18 +448,19 @@ class HTTPServer(http.server.HTTPServer):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             _log.debug("the connection of %s ended: %s", address[0], error)
-        # Others of the sender that wait are first.
+        # Connections of this sender that wait already come first.
         if connection.sender in self.crowded or not self._admit(connection):
             for refused in self._waiting.add(connection, connection.sender) or ():
                 self._refuse(refused)
             self._admit_waiting()
 
     def _is_due(self, connection: Connection) -> bool:
-        # Of two that have sent nothing the later one waits: of a crowd that connects at once each sends a little later.
+        # If neither the new connection nor this one has sent anything, the new one waits: when many clients connect at once,
+        # each sends its request a little later.
         return not self._asked and connection.silent or connection.due(self.poller.holds(connection))
 
     def _admit(self, connection: Connection) -> bool:
-        """Have a connection served; False if its sender has all slots, and uses them."""
+        """Have a connection served; False if no slot is free for its sender, and no other connection can end for it."""
         self._streams_go, self._asked = connection.owed_for_long, connection.has_input
         going = self._shares.add(connection, connection.sender)
         if going is None:
@@ -468,7 +473,7 @@ class HTTPServer(http.server.HTTPServer):
         return True
 
     def _admit_waiting(self) -> None:
-        # Called by the leader, which looks often while any wait: one may send its request later than it connected.
+        # Called by the leader. While connections wait, it looks often: a client may send its request later than it connects.
         self.poller.hurried = len(self._waiting) > 0
         while not self.closing:
             waiting = self._waiting.items()
@@ -477,7 +482,7 @@ class HTTPServer(http.server.HTTPServer):
             if asking is not None:
                 self.crowded.add(asking.sender)
             elif not waiting or self._shares.full:
-                return  # what is silent needs no room
+                return  # for a connection on which nothing has come, no other one ends
             if not self._admit(asking or waiting[0]):
                 return
 
@@ -486,7 +491,7 @@ class HTTPServer(http.server.HTTPServer):
         self._on_closed(connection)
 
     def _sweep(self) -> bool:
-        """Let go of what has expired; return whether anything is left that can expire."""
+        """End what has expired, and give freed memory back; return whether anything is left that can expire."""
         if len(self._waiting) or self.crowded:
             seconds = self.limits.queue_seconds
             for connection in self._waiting.idle(seconds, seconds):
@@ -508,8 +513,8 @@ class HTTPServer(http.server.HTTPServer):
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let running handlers finish, then cut them off. Idempotent.
 
-        Handlers have *grace* seconds to finish, and as many again after their tokens were cancelled. A handler that is
-        still running then is logged and abandoned.
+        Handlers have *grace* seconds to finish and to send their responses, and as many again after their tokens were
+        cancelled. A handler that is still running then is logged and abandoned.
 
         :param grace: seconds; by default the server's ``Limits.grace``.
         """
@@ -529,8 +534,14 @@ class HTTPServer(http.server.HTTPServer):
         for connection in connections:
             if connection.state in (State.NEW, State.IDLE):
                 connection.stop_reading()
-        self.endpoint.close(grace)
+        seconds = self.limits.grace if grace is None else grace
+        deadline = Deadline(seconds)
+        self.endpoint.close(seconds)
         if not self._wait_until_closed(_FLUSH_SECONDS):
+            # A client that reads slowly has the time of the handlers for its response, too.
+            with self._changed:
+                self._changed.wait_for(lambda: not any(connection.busy for connection in self._connections),
+                                       deadline.remaining())
             for connection in self._open_connections():
                 connection.hang_up()
             self._wait_until_closed(_FLUSH_SECONDS)
@@ -562,7 +573,7 @@ def _names(host: str, allowed: Optional[Sequence[str]]) -> Sequence[str]:
 
 
 def warning_of(runtime: Runtime, host: str) -> Optional[str]:
-    """Return the warning about a server without authentication that other machines can reach; else None."""
+    """Return the warning about a server without authentication that other machines can reach; None for any other server."""
     if runtime.auth is not None or is_loopback(host):
         return None
     return (f"{runtime.catalog.name} listens at {host or 'all addresses'} and requires no token: every machine that can reach"

@@ -413,7 +413,7 @@ class Poller:
                     if isinstance(connection, Connection):
                         self._on_event(connection)
                     else:
-                        connection()
+                        key.data()  # a callback: readable() of add_listener(), or _drain_wakeup
                 except Exception:
                     _log.exception("a connection could not be accepted, or its end not be noticed")
             self._sweep()

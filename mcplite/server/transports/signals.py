@@ -18,7 +18,7 @@ from ...rpc.forks import on_fork, signals_held
 
 __all__ = ["StopRequest", "stop_signals"]
 
-#: What asks a process to stop.
+#: The signals that ask a process to stop.
 _STOPPING = [signal.SIGINT, signal.SIGTERM]
 if sys.platform == "win32":
     _STOPPING.append(signal.SIGBREAK)
@@ -51,8 +51,8 @@ class StopRequest:
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop* on the first SIGINT or SIGTERM within the block; the second has its former effect.
 
-    On Windows SIGBREAK is a third one: Ctrl-Break, a closed console, or ``CTRL_BREAK_EVENT`` from another process.
-    In a process that a handler forks, all have their former effect.
+    On Windows SIGBREAK is a third such signal: Ctrl-Break, a closed console, or ``CTRL_BREAK_EVENT`` from another process.
+    In a process that a handler forks, all of these signals have their former effect.
 
     :param stop: can run between any two steps of the main thread, so it must not take a lock.
     """

@@ -29,9 +29,9 @@ __all__ = ["own_streams", "serve_stdio"]
 _log = get_logger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
-#: The descriptors that were 0 and 1 while others stand in for them.
+#: Duplicates of the descriptors that were 0 and 1, while others are in their places.
 _SAVED: List[int] = []
-#: The part of ``Limits.grace`` that a cancelled handler has at least, if it had that time before it was cancelled.
+#: If handlers are cancelled after the end of stdin, they have the rest of ``Limits.grace`` to return, or at least this part.
 _LAST_PART = 0.25
 
 
@@ -65,7 +65,7 @@ class _Output(io.RawIOBase):
 
 
 class _StdioChannel(PipeChannel):
-    """The channel to the client. A process that a handler forks lets go of all that leads there: the client sees our end."""
+    """The channel to the client. A process that a handler forks closes its copies: the client then sees the end of ours."""
 
     def let_go(self, owner: int) -> None:
         super().let_go(owner)
@@ -74,9 +74,9 @@ class _StdioChannel(PipeChannel):
 
 
 def _fill_descriptors() -> None:
-    """Make the null device what is closed of the descriptors 0 to 2.
+    """Open the null device in place of those of the descriptors 0 to 2 that are closed.
 
-    Else the next file that is opened becomes one of them, such as the one that leads to the client.
+    Otherwise the next file that is opened gets such a number, for instance the one that leads to the client.
 
     :raises SystemExit: there is no stdin or no stdout, and so no client.
     """
@@ -85,7 +85,7 @@ def _fill_descriptors() -> None:
         try:
             os.fstat(number)
             if stream is not None:
-                continue  # else it is a file of the program, which was opened while the number was free
+                continue  # without the stream, it is a file that the program opened while the number was free
         except OSError:
             null = os.open(os.devnull, os.O_RDWR)
             if null == number:
@@ -158,9 +158,11 @@ def own_streams() -> Iterator[Tuple[int, int]]:
 def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, received: bytes = b"") -> None:
     """Serve one client on stdin and stdout until it disconnects, or until SIGINT or SIGTERM.
 
-    At the end of stdin, what runs has ``Limits.grace`` seconds to be answered, while the client still reads stdout. Then, and
-    at once when it reads nothing more or on a signal, the tokens of running handlers are cancelled, and the handlers have that
-    long to return. A handler that does not is logged and abandoned; its thread is a daemon.
+    After the end of stdin, running requests have ``Limits.grace`` seconds to be answered, as long as the client reads stdout.
+    After that, or at once on a signal or if the client stops reading, the tokens of running handlers are cancelled, and the
+    handlers have ``Limits.grace`` seconds to return. After the end of stdin they have what is left of the first
+    ``Limits.grace`` seconds, or at least a quarter of it. A handler that does not return is logged and abandoned; its
+    thread is a daemon.
 
     :param runtime: of the server.
     :param streams: the descriptors, if the caller has already taken them with :func:`own_streams`.
@@ -177,6 +179,7 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, 
         if received:
             channel.put_back(received)
         workers = runtime.workers
+        # Its session is a LegacySession, which hands requests without a handshake to its SessionlessHandler.
         peer = serve_channel(runtime, channel, on_close=end.set)
         try:
             end.wait()

@@ -7,7 +7,7 @@ memory (``ssl.MemoryBIO``), so that it neither waits for the client nor hides de
     the connection
                      send()  ──>  records     ──> OpenSSL ──>  unsent bytes    ──> the system's socket
 
-A handshake takes no thread while it waits for its client: each flight is a turn of the poller, and the connection stays in the
+A handshake takes no thread while it waits for its client: the poller calls the connection for each flight, and it stays in the
 state ``NEW``, whose time is limited. A client that speaks plain HTTP gets a response in plain HTTP that says so.
 
 Certificates are read again when their files have changed. Connections that are open keep those they began with.
@@ -31,7 +31,7 @@ from .connection import Parked
 __all__ = ["Certificates", "KeyPassword", "TLSClientSocket", "TLSSocket"]
 
 _log = get_logger(__name__)
-#: The password of a key, or what returns it.
+#: The password of a key, or a function that returns it.
 KeyPassword = Union[str, bytes, Callable[[], Union[str, bytes]]]
 #: Seconds between two looks at the files.
 _LOOK_SECONDS = 1.0
@@ -64,9 +64,9 @@ class Certificates:
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
-        """Return what new connections use, read again if a file has changed; called by one thread at a time.
+        """Return the context for new connections, made again if a file has changed; called by one thread at a time.
 
-        When the files do not fit together, as while one of them is replaced, the log tells it and the former ones stay.
+        If the files do not fit together, as while one of them is replaced, an error is logged and the former context stays.
         """
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
@@ -82,7 +82,7 @@ class Certificates:
         return self._context
 
     def _look(self) -> List[Optional[Tuple[int, int, int]]]:
-        """Return what changes with the content of each file."""
+        """Return for each file its time, size and inode, which change with its content; None if it cannot be found."""
         found: List[Optional[Tuple[int, int, int]]] = []
         for file in self._files:
             try:
@@ -101,7 +101,7 @@ class Certificates:
                 raise ValueError(OptionText(Option(keyword), f": {file} cannot be read: {error.strerror}")) from error
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A client could make the server compute as often as it likes.
+        # With renegotiation, a client could make the server compute as often as it likes.
         context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)
         context.set_alpn_protocols(["http/1.1"])
         try:
@@ -130,9 +130,9 @@ class Certificates:
 class TLSSocket(socket.socket):
     """A connected socket whose ``recv`` and ``send`` take and give plain text; it takes the place of the one that was accepted.
 
-    It behaves as a socket of :mod:`ssl`, with ``getpeercert()``, ``version()`` and ``cipher()``. What blocks, and for how long,
-    is decided by ``settimeout`` as for each socket. One thread at a time receives, and one sends; another one may look for the
-    end of the stream meanwhile.
+    It behaves as a socket of :mod:`ssl`, with ``getpeercert()``, ``version()`` and ``cipher()``. As for each socket,
+    ``settimeout`` decides whether a call blocks, and for how long. One thread at a time receives, and one sends; another one
+    may look for the end of the stream meanwhile.
 
     :param sock: connected; this object closes it.
     """
@@ -140,19 +140,19 @@ class TLSSocket(socket.socket):
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
         self._received, self._records = ssl.MemoryBIO(), ssl.MemoryBIO()
-        #: Guards the two and the fields below, since OpenSSL does not; held for work in memory.
+        #: Guards the two buffers and the fields below, since OpenSSL does not; held for work in memory.
         self._lock = threading.Lock()
         self._tls = context.wrap_bio(self._received, self._records, server_side=True)
         #: Whether the client has sent something, and whether the handshake is over.
         self._begun = self.established = False
         #: Whether the client speaks HTTP without TLS.
         self._plain_http = False
-        #: What was decrypted and not read, and whether the client has ended the stream behind it.
+        #: The plain text that was decrypted and not read, and whether the client has ended the stream after it.
         self._plain = bytearray()
         self._ended = False
         #: Records that the system has not taken yet.
         self._unsent = memoryview(b"")
-        #: One if the last byte of the last send() is in them: its caller was told that this byte is left to send.
+        #: 1 if these records have a byte that the last send() did not count: its caller gives that byte again. Otherwise 0.
         self._owed = 0
         #: Whether our side has ended the stream.
         self.ending = False
@@ -221,7 +221,7 @@ class TLSSocket(socket.socket):
             rest = rest[self.send(rest):]
 
     def shutdown(self, how: int) -> None:
-        """Shut down one direction or both; the end of ours is told to the client, so that it knows that nothing is missing."""
+        """Shut down one direction or both; before ours, tell the client that the stream ends, so that it misses nothing."""
         if how == socket.SHUT_WR:
             self.end()
         super().shutdown(how)
@@ -302,11 +302,11 @@ class TLSSocket(socket.socket):
         with contextlib.suppress(OSError):
             self.flush()
             with self._lock, contextlib.suppress(ssl.SSLError):
-                self._tls.unwrap()  # which would wait for the client's end as well
+                self._tls.unwrap()  # it raises if the client's end has not come
             super().send(self._records.read())
 
     def _peek(self) -> bytes:
-        # Of a readable socket. Records that are not plain text, or not whole, are no end.
+        # Called if the socket is readable. If the records that came are not plain text, or not whole, this is not the end.
         if not self._plain and not self._ended:
             self._receive()
         return bytes(self._plain[:1]) or (b"" if self._ended else _HANDSHAKE)
@@ -347,13 +347,14 @@ class TLSClientSocket(ClientSocket):
         """Change the state, unless the connection has ended; on the thread that serves it."""
         super().enter(state)
         if state is State.IDLE:
-            # The poller sees only what was not received: a request that was received with the last one is the buffer's.
+            # The poller sees only bytes that were not received. A request that was received with the last one is put into the
+            # buffer.
             self.buffer += self.sock.take()
 
     def recv(self, size: int, seconds: float) -> bytes:
-        """Return received plain text, behind the handshake; empty at the end of the stream.
+        """Return received plain text, after the handshake; empty at the end of the stream.
 
-        :raises Parked: no request has begun, this thread may not block, and what has come is no plain text.
+        :raises Parked: no request has begun, this thread may not block, and no plain text has come.
         :raises socket.timeout: nothing was received within *seconds*.
         :raises BadRequest: the client speaks plain HTTP.
         :raises OSError: the connection is broken.

@@ -36,10 +36,10 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 
 
-#: Streams that all servers of a process hold open together, unless their limits say more: hosts have four threads or more,
-#: and do not tell how many (PEP 3333).
+#: Streams that all applications of a process hold open together, but for those whose ``Limits.streams`` is set: hosts have four
+#: threads or more, and do not tell how many (PEP 3333).
 _MOST_HELD = 2
-#: Those streams; made with the first server.
+#: Bounds those streams; made with the first application.
 _held: List[OpenStreams] = []
 
 
@@ -59,7 +59,7 @@ class WSGIApp:
     """A WSGI application that serves an MCP server.
 
     :param runtime: of the server.
-    :param path: of the endpoint below where the application is mounted.
+    :param path: of the endpoint, below the path where the application is mounted.
     :param principal: called with the WSGI environment; returns the user that the host has authenticated: a
         :class:`Principal`, whose scopes count, a name, or None. A session belongs to the user that opened it. By default
         ``REMOTE_USER``. Not called for a server with ``auth=``, which requires tokens instead.
@@ -72,9 +72,9 @@ class WSGIApp:
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :raises ValueError: an option is not valid.
 
-    A handler without a context runs on the thread of its request, any other on a worker, and also one that took long the last
-    time. Workers start with the first request for them, so a host may load the application before it forks. Without ``fleet``
-    or ``stateless`` all requests of one client must reach the same process.
+    A handler without a context runs on the thread of its request. Any other handler runs on a worker, and so does one that took
+    long the last time. Workers start with the first request for them, so a host may load the application before it forks.
+    Without ``fleet`` or ``stateless`` all requests of one client must reach the same process.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "",
@@ -96,7 +96,7 @@ class WSGIApp:
         on_fork(self, WSGIApp._let_go)
 
     def _let_go(self, owner: int) -> None:
-        # In a forked process: the sessions belong to the other one, whose threads do not exist here.
+        # In a forked process: the sessions belong to the parent process, whose threads do not exist here.
         self.endpoint.let_go()
         self.endpoint = self._make_endpoint()
 
@@ -222,7 +222,7 @@ def _read_body(environ: Environ, limit: int) -> bytes:
 
 
 def _read_pieces(source: Any, size: int) -> bytes:
-    """Return so many bytes of a body, or fewer at its end."""
+    """Return *size* bytes of a body, or fewer at its end."""
     first = _read_piece(source, size)
     if not first or len(first) == size:
         return first
@@ -271,8 +271,8 @@ def mount_wsgi(outer: Application, apps: Mapping[str, Application]) -> Applicati
     """Return a WSGI application that passes requests below certain paths to other applications.
 
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
-    :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest matching path wins. What a framework
-        does for its own views (login, cookies, CSRF protection) is not done for them. The metadata of an MCP server that
+    :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest matching path wins. A framework does not
+        do for them what it does for its own views (login, cookies, CSRF protection). The metadata of an MCP server that
         requires tokens, or issues them, is served at the well-known paths, outside of its own path. Paths are compared
         without escapes, so that ``/my docs`` and ``/my%20docs`` are one.
     :raises ValueError: a path does not begin with a slash.

@@ -735,7 +735,7 @@ def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(mon
         "issuer": "https://evil.example", "resource": url, "access_token": "a", "refresh_token": "b", "expires_at": 1,
         "client": {"issuer": "https://evil.example", "client_id": "c"}})
     with WebScript(lambda request, answer: answer.status(404)) as script:
-        grant.tokens_for(url).server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
+        grant.tokens_for(url).issuer_server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
         with pytest.raises(mcplite.errors.AuthError, match="a private network"):
             grant.token(url)
         assert script.connections == 0

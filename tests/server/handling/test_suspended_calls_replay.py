@@ -156,7 +156,7 @@ def test_a_handler_that_asks_other_questions_when_called_again(fleet, caplog):
 
 def test_notes_must_be_json(fleet):
     result = fleet.result(call("odd", **CAN))
-    assert result["isError"] and "cannot travel as JSON" in result["content"][0]["text"]
+    assert result["isError"] and "cannot be kept as JSON" in result["content"][0]["text"]
     result = fleet.result(call("long", **CAN))
     assert result["isError"] and "backend=" in result["content"][0]["text"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
 from mcplite.revisions import JULY_2026, LEGACY, NOVEMBER_2025, REVISIONS
-from mcplite.server.sessions.modern import AcceptedSenders, claims, read_envelope, revision_of
+from mcplite.server.sessions.modern import AcceptedSenders, names_revision, read_envelope, revision_of
 from mcplite.types import ClientCapabilities, Implementation
 
 PREFIX = "io.modelcontextprotocol/"
@@ -20,9 +20,9 @@ def params(**changes):
 
 def test_the_version_in_meta_makes_a_request_modern():
     # ERA-18
-    assert claims(params()) and claims({"_meta": {VERSION: 7}})
+    assert names_revision(params()) and names_revision({"_meta": {VERSION: 7}})
     for given in (None, {}, {"_meta": None}, {"_meta": "x"}, {"_meta": {"progressToken": 1}}):
-        assert not claims(given)
+        assert not names_revision(given)
 
 
 def test_the_members_of_an_envelope():

@@ -179,6 +179,32 @@ def test_a_request_reaches_the_handler_and_its_answer_the_client(host):
                               "headers": [["host", "localhost"], ["content-length", "5"], ["x-tag", "a\tb"]]}
 
 
+@pytest.mark.parametrize("fields", [
+    "Content-Length: {0}", "content-length:{0}", "A: content-length: 7\r\nContent-Length: {0}", "Content-Length: 0{0}",
+    "Content-Length: {0} ", "Content-Length: {0}\r\nX: 1\r\nExpect: 100-continue", "Content-Length: {0}\r\nContent-Length: {0}",
+    "Content-Length: {0}\r\nContent-Length: 7", "Content-Length: 7\r\nContent-Length: {0}",
+    "Content-Length: {0}\r\nTransfer-Encoding: chunked", "Content-Length: {0}x", "Content-Length: -{0}"])
+def test_heads_that_differ_in_their_length_are_read_as_any_other(host, fields):
+    # SEC-12
+    made = host()
+
+    def asked(wire, size):
+        wire.send(f"POST /x HTTP/1.1\r\nHost: x\r\n{fields.format(size)}\r\n\r\n".encode() + b"b" * size)
+        reply = wire.reply()
+        if reply.status == 100:
+            reply = wire.reply()
+        return reply.status, reply.body
+
+    with made.open() as kept:
+        for size in (7, 7, 12, 0, 12, 7, 99, 7):
+            with made.open() as fresh:
+                expected = asked(fresh, size)
+            assert asked(kept, size) == expected
+            if expected[0] >= 400:
+                assert kept.ended()
+                break
+
+
 def test_a_response_has_the_time(host):
     with host().open() as wire:
         before = int(time.time())

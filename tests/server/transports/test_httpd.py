@@ -827,6 +827,24 @@ def test_close_ends_idle_connections_and_streams_at_once(served):
     made.http.close()  # again
 
 
+def test_a_client_that_reads_slowly_gets_its_response_within_the_grace(served, monkeypatch):
+    monkeypatch.setattr("mcplite.server.transports.httpd._FLUSH_SECONDS", 0.05)
+    made = served(grace=60.0)
+    size = 16_000_000
+    made.server.tool(name="large", structured_output=False)(lambda: "x" * size)
+    with made.wire(small=True) as wire:
+        session = begin(wire)
+        wire.send(post(call("large"), session))
+        head = wire.head()
+        closer = threading.Thread(target=made.http.close)
+        closer.start()
+        assert wait_until(lambda: made.http.closing) and refuses(made.port)
+        time.sleep(0.5)  # longer than every client has
+        assert len(wire.rest()) > size and head.status == 200
+        closer.join(LIMIT)
+        assert not closer.is_alive() and made.open == 0
+
+
 def test_a_port_is_free_after_the_end(served):
     made = served()
     with made.wire() as wire:

@@ -41,12 +41,12 @@ _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 #: Keywords that may stand beside a part that is put in place of a reference.
 _NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 _PREFIX = "#/$defs/"
-#: How many references are replaced in one schema; parts that share parts would else double with each level.
+#: References that are replaced in one schema at most: if parts share parts, the schema doubles with each level.
 _MOST = 200
 
 
 class Inliner:
-    """Puts the parts of ``$defs`` where they are referred to; what contains itself stays in ``definitions``.
+    """Puts the parts of ``$defs`` where they are referred to; a part that contains itself stays in ``definitions``.
 
     Form builders and older clients do not follow references (NS-38). Of a schema with very many references, the last
     ones stay.
@@ -70,7 +70,7 @@ class Inliner:
             return [self.expand(item) for item in schema]
         if not isinstance(schema, dict):
             return schema
-        # What a value is comes first, as in our own schemas: people read them.
+        # The type comes first, as in our own schemas: people read them.
         result: Dict[str, Any] = {"type": schema["type"]} if "type" in schema else {}
         for keyword, value in schema.items():
             if keyword in _DATA:
@@ -107,7 +107,7 @@ class Inliner:
 
 
 def _reachable(start: str, parts: Mapping[str, Any]) -> Set[str]:
-    """Return the names of the parts that a part refers to, also by others."""
+    """Return the names of the parts that a part refers to, directly or through other parts."""
     found: Set[str] = set()
     waiting: List[Any] = [parts.get(start)]
     while waiting:
@@ -155,12 +155,12 @@ _STEP = re.compile(r"""\.(\w+)|\[(\d+)\]|\[('[^']*'|"[^"]*")\]""")
 
 
 def adapted(schema: Mapping[str, Any], title: str, load: Convert, name: str, compiler: Compiler, *, patterns: bool) -> Node:
-    """Return the node of a type with a schema of its library's making.
+    """Return the node of a type whose library has made its schema.
 
     A value is accepted if *load* accepts it and it is valid under the schema: these libraries convert more than their
     schemas say, such as the text "3" to a number.
 
-    :param title: of the schema, if it is only the name of its class, which is left out.
+    :param title: the name of the type; if the title of the schema equals it, the title is left out.
     :param load: makes the Python value of a JSON value; raises Mismatch.
     :param patterns: whether texts are matched against the schema's patterns here; False where *load* does so safely.
     :raises RegistrationError: the schema is not JSON, or too large.
@@ -213,5 +213,5 @@ def _placed(sentence: str) -> Mismatch:
 
 
 def _is_unusable(pattern: str) -> bool:
-    """Whether a pattern is none of JSON Schema, and so not in the schema that is sent; the library matches it."""
+    """Whether JSON Schema does not have a pattern. It is then left out of the schema that is sent; the library matches it."""
     return bool(problem_of(pattern))

@@ -1,7 +1,7 @@
 """The metadata of other libraries in ``Annotated``: annotated_types, pydantic's Field and msgspec's Meta.
 
-What JSON Schema can say becomes a keyword, which the binder checks; the rest is checked on the Python value. A ``Field(...)``
-of pydantic may also be the default of a parameter.
+A constraint that JSON Schema can express becomes a keyword, which the binder checks; any other is checked on the Python value.
+A ``Field(...)`` of pydantic may also be the default of a parameter.
 """
 
 import collections.abc
@@ -28,7 +28,7 @@ from .models import adapter_node
 class FieldParameter(NamedTuple):
     """A parameter with a Field."""
 
-    #: With the Field in its metadata.
+    #: The annotation, with the Field in its metadata.
     annotation: Any
     #: The default for the schema; NOTHING if it has no fixed one, *missing* if the argument is required.
     default: Any
@@ -115,19 +115,19 @@ class _Found:
     """What the metadata of one annotation says."""
 
     def __init__(self) -> None:
-        #: Attribute, as in ``_BOUNDS``, and value.
+        #: Pairs of an attribute, as in ``_BOUNDS``, and its value.
         self.bounds: List[Tuple[str, Any]] = []
         self.patterns: List[str] = []
         self.notes: Dict[str, Any] = {}
         self.changes: List[Callable[[Dict[str, Any]], Any]] = []
         self.extra: List[Mapping[str, Any]] = []
         self.checks: List[Check] = []
-        #: What only pydantic understands, and the metadata beside it in its order.
+        #: Whether some metadata is understood by pydantic alone; and the metadata, in its order, that pydantic then gets.
         self.only_pydantic = False
         self.for_pydantic: List[Any] = []
 
     def read(self, extra: Any) -> None:
-        """Read one object of the metadata; those of unknown libraries say nothing."""
+        """Read one object of the metadata; objects of unknown libraries are ignored."""
         cls = type(extra)
         libraries = libraries_of(cls)
         documentation = getattr(extra, "documentation", None)
@@ -146,7 +146,7 @@ class _Found:
             self.notes["description"] = documentation
         elif "pydantic" in libraries or hasattr(cls, "__get_pydantic_core_schema__"):
             self.for_pydantic.append(extra)
-            # The binder is strict in any case, and JSON has no NaN.
+            # Strict and AllowInfNan do not need pydantic: the binder is strict in any case, and JSON has no NaN.
             self.only_pydantic |= cls.__name__ not in ("Strict", "AllowInfNan")
         elif "annotated_types" in libraries:
             self.for_pydantic.append(extra)
@@ -223,7 +223,7 @@ def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
     checks = list(found.checks)
     sets: List[Dict[str, Any]] = [{}]
     for pattern in found.patterns:
-        if problem_of(pattern):  # Python's and none of JSON Schema, so that it is not in the schema
+        if problem_of(pattern):  # only Python has it, so it is checked, but not put into the schema
             validator = Validator({"pattern": pattern})
             compiler.validators.append(validator)
             node = Node(node.schema, enforced(node.convert, validator))
@@ -305,7 +305,11 @@ def _predicate(function: Callable[[Any], Any]) -> Check:
 
 
 def _timezone(wanted: Any) -> Check:
-    """Return the check of annotated_types.Timezone: None is no zone, an ellipsis any, a text or a tzinfo this one."""
+    """Return the check of annotated_types.Timezone.
+
+    :param wanted: None allows no time zone, an ellipsis allows any, a text or a tzinfo only the zone that it names.
+    :raises _NoZone: the system does not know the zone of this name.
+    """
     zone: Optional[datetime.tzinfo] = None
     if isinstance(wanted, str):
         if wanted.upper() == "UTC":

@@ -166,7 +166,7 @@ _COMPARISONS = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": 
 def attrs_members(cls: Any, *, returned: bool) -> List[Field]:
     """Return the members of a class of attrs, by the names that its constructor takes.
 
-    A member has the type of what its converter takes, where the converter says so.
+    If the annotations of a converter say what it takes, a member that is passed to the constructor has that type.
 
     :param returned: whether the members are read from an object; otherwise they are passed to the constructor.
     :raises Unresolved: an annotation cannot be evaluated.
@@ -179,7 +179,7 @@ def attrs_members(cls: Any, *, returned: bool) -> List[Field]:
         annotation = hints.get(attribute.name, Any if attribute.type is None else attribute.type)
         if not returned:
             annotation = _taken(attribute.converter, annotation)
-        # What a converter changes is validated after it.
+        # attrs validates a value after its converter, so the keywords do not hold for a value that is passed to a converter.
         keywords = dict(_attrs_keywords(attribute.validator, annotation)) if returned or attribute.converter is None else {}
         found.append(Field(attrs_name(attribute), Annotated[annotation, keywords] if keywords else annotation,
                            type(attribute.default).__name__ in _NOTHINGS, _attrs_default(attribute.default)))
@@ -227,7 +227,7 @@ def _attrs_keywords(validator: Any, annotation: Any) -> "Iterator[tuple[str, Any
     elif kind == "_MatchesReValidator" and getattr(validator.match_func, "__name__", "") in ("fullmatch", "match", "search"):
         pattern = validator.pattern.pattern
         pattern = {"fullmatch": f"^(?:{pattern})$", "match": f"^(?:{pattern})"}.get(validator.match_func.__name__, pattern)
-        if not problem_of(pattern):  # else only Python understands it, and the constructor checks it alone
+        if not problem_of(pattern):  # a pattern that only Python understands is checked by the constructor alone
             yield "pattern", pattern
 
 
@@ -256,4 +256,4 @@ def foreign_union(parts: Tuple[Any, ...], name: str, compiler: Compiler) -> Opti
     try:
         return make(Union[parts], name, compiler)
     except RegistrationError:
-        return None  # compiled part by part, with an error that names the one
+        return None  # the caller compiles part by part, and its error names the part
