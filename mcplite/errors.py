@@ -295,7 +295,11 @@ class TransportError(MCPError):
 
         An error of a subclass is returned unchanged.
         """
-        return TransportError(f"{self}; this was the second attempt: before, {first}") if type(self) is TransportError else self
+        if type(self) is not TransportError:
+            return self
+        error = TransportError(f"{self}; this was the second attempt: before, {first}")
+        error.status, error.temporary = self.status, self.temporary
+        return error
 
 
 def nested_call(name: str) -> TransportError:

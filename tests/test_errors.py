@@ -52,6 +52,14 @@ def test_malformed_error_data_is_ignored(kind, name, data, found):
     assert getattr(kind("no", data=data), name) == found
 
 
+def test_the_error_of_a_second_attempt_says_as_much_as_its_own():
+    second = errors.TransportError("a redirect")
+    second.status, second.temporary, second.unsent = 302, False, True
+    error = second.of_second_attempt(errors.TransportError("reset"))
+    assert str(error) == "a redirect; this was the second attempt: before, reset"
+    assert (error.status, error.temporary) == (302, False) and not error.unsent, "the first attempt may have been sent"
+
+
 @pytest.mark.parametrize("pages", [[{"url": "https://a"}], ({"url": "https://a"},), {"elicitations": []}, []])
 def test_pages_in_place_of_the_message_are_refused(pages):
     with pytest.raises(TypeError, match="data={'elicitations'"):

@@ -1,6 +1,6 @@
 """The commands ``bridge`` and ``replay``: offer a server, or a cassette, on stdio or over HTTP, in all revisions.
 
-A cassette on stdio has no bridge in front of it: the client hears exactly what was recorded.
+A cassette that is replayed on stdio has no bridge in front of it: the client gets exactly the messages that were recorded.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from .target import cassette_of, client_of
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-#: How errors name the options of this command, by the keywords in Python.
+#: By keyword argument of the Python API: the option of this command that an error text names in its place.
 _NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", "state_keys": "the variable MCPLITE_STATE_KEYS",
           "backend": "--backend", "trusted_proxies": "--trust-proxy"}
-#: Bytes of a first message that are read before the server behind the bridge is reached.
+#: The first message of the client is read before the bridge connects to its server: up to about this many bytes.
 _MOST_RECEIVED = 1 << 20
 
 
@@ -136,7 +136,7 @@ def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any
         try:
             received = b"" if at_terminal else _first_message(streams[0])
             only = client_of_handshake(received)
-            # One client is all that stdin can bring, so one connection is enough for it.
+            # stdin has one client, so one connection to the server is enough.
             with client_of(words, options) as client, open_bridge(client, shared=True, only=only) as server:
                 if at_terminal:
                     print(clean(f"{server.name} waits for an MCP client on stdin; to serve it over HTTP, add --http 8000"
@@ -151,7 +151,10 @@ def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any
 
 
 def _first_message(descriptor: int) -> bytes:
-    """Return what the client sends up to the end of its first message, and what comes with it."""
+    """Return the bytes of the client up to the end of its first message, and any more that came in the last read.
+
+    If the input ends before that, or the message has more than ``_MOST_RECEIVED`` bytes, it is not complete.
+    """
     received = b""
     while b"\n" not in received.lstrip() and len(received) < _MOST_RECEIVED:
         chunk = os.read(descriptor, 65_536)

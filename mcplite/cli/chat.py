@@ -1,8 +1,9 @@
 """The command ``chat``: a conversation with a language model that may use the tools of one server or of several.
 
-What the model says is streamed to stdout; calls of tools, questions and errors go to stderr. A call of a tool that may destroy
-something, by the server's hints, asks first. A turn that is interrupted, or whose API fails, is taken out of the conversation,
-since an API refuses calls without results; the calls that have run, have run.
+The model's text is streamed to stdout; calls of tools, questions and errors go to stderr. Before a call of a tool that may
+destroy something, by the server's hints, the user is asked. If a turn is interrupted, or the API or a server fails in it, its
+messages are removed from the conversation, since an API refuses calls without results. The effects of its calls that have run
+stay.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from .terminal_questions import TerminalAsker
 
 __all__ = ["HELP", "ChatModel", "add_arguments", "run"]
 
-#: Rounds of calls in one turn; a model that asks for more goes in circles.
+#: Most rounds of calls in one turn; a model that asks for more most likely repeats the same calls.
 _MOST_ROUNDS = 50
 #: Characters of arguments and of results that are shown.
 _MOST_SHOWN = 300
@@ -37,10 +38,10 @@ class ChatModel:
 
     :param name: of the model, as its API has it.
     :param system: the text that comes before the conversation; empty for none.
-    :param max_tokens: that one answer may have.
+    :param max_tokens: the most tokens of one answer; :class:`OpenAIModel` applies it only to the answers for servers.
     """
 
-    #: What errors are called that the SDK raises.
+    #: The base class of the errors that the SDK raises.
     failures: Any = Exception
     #: The client of the SDK.
     _api: Any
@@ -49,17 +50,17 @@ class ChatModel:
         self.name, self.system, self.max_tokens = name, system, max_tokens
 
     def kit(self, client: Any) -> Kit:
-        """Return the tools of a client in the words of the API."""
+        """Return the tools of a client in the form that the API takes."""
         raise NotImplementedError
 
     def sampling(self) -> Callable[[Any], CreateMessageResult]:
-        """Return a handler for what servers ask the model."""
+        """Return a handler for the sampling requests of servers, which the model answers."""
         raise NotImplementedError
 
     def ask(self, messages: List[Any], tools: List[Any], say: Callable[[str], object]) -> Any:
-        """Return the model's message.
+        """Send the conversation to the model, and return its reply as a message of the API.
 
-        :param say: gets its text, piece by piece.
+        :param say: called with each piece of the reply's text, as it arrives.
         """
         raise NotImplementedError
 
@@ -128,7 +129,7 @@ class OpenAIModel(ChatModel):
 
 
 def _add(call: Dict[str, Any], part: Any) -> None:
-    """Add a piece of a streamed call to what is there of it."""
+    """Add a streamed piece of a call to the call, which the earlier pieces have begun."""
     call["id"] = part.id or call["id"]
     if part.function is not None:
         call["function"]["name"] += part.function.name or ""
@@ -150,7 +151,7 @@ def _sdk(name: str) -> Any:
 def _made(make: Callable[[], Any], variable: str) -> Any:
     try:
         return make()
-    except Exception as error:  # of the SDK: there is no key
+    except Exception as error:  # the SDK raises it if there is no key
         raise UsageError(f"set the variable {variable} to a key of the API ({error})") from error
 
 
@@ -169,7 +170,7 @@ def _model(options: argparse.Namespace, system: str) -> ChatModel:
 class Consent:
     """Shows each call of a tool, and asks the user before one that may destroy something.
 
-    :param options: of the command; ``--yes`` asks for none.
+    :param options: of the command; with ``--yes`` the user is not asked.
     :param ask: returns the user's answer to a question; None without a terminal.
     """
 
@@ -180,7 +181,7 @@ class Consent:
     def middleware(self, find: Callable[[str], Optional[Tool]]) -> Callable[..., Dict[str, Any]]:
         """Return the middleware of a client.
 
-        :param find: returns its tool of a name.
+        :param find: returns the client's tool with a name; None if there is none.
         """
         def approve(method: str, params: Dict[str, Any], proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
             if method != "tools/call":
@@ -213,7 +214,10 @@ class Consent:
                 return answer not in ("n", "no", "")
 
     def sampling(self, handler: Callable[[Any], CreateMessageResult]) -> Callable[[Any], Optional[CreateMessageResult]]:
-        """Return a sampling handler that shows what a server asks the model, and asks the user first."""
+        """Return a sampling handler that shows what a server asks the model, and asks the user first.
+
+        With ``--yes`` the user is not asked. Without it, and without a terminal, the handler declines.
+        """
         def answer(request: Any) -> Optional[CreateMessageResult]:
             texts = [getattr(block, "text", f"[{block.wire_type}]") for message in request.messages
                      for block in message.content]
@@ -310,7 +314,7 @@ def _targets(words: List[str], options: argparse.Namespace) -> Iterator[argparse
 
 
 def _label(target: str) -> str:
-    """Return what a server is called before the names of its tools."""
+    """Return a name for a server; if there are several servers, it is the prefix of the names of its tools."""
     place = target.rpartition("/")[2] if "://" in target else os.path.basename(target.split()[0])
     return "".join(letter if letter.isalnum() else "_" for letter in place.lstrip("@").partition(".")[0]) or "server"
 
@@ -338,7 +342,7 @@ class _Chat:
     """One conversation.
 
     :param kit: the tools.
-    :param asker: reads what the user writes.
+    :param asker: knows whether there is a terminal, from which the user's lines are read with a prompt.
     """
 
     def __init__(self, model: ChatModel, kit: Kit, asker: TerminalAsker) -> None:
@@ -346,7 +350,10 @@ class _Chat:
         self._messages: List[Any] = []
 
     def run(self) -> int:
-        """Read and answer until the end of stdin; return the exit status: 3 when the last turn has failed, else 0."""
+        """Read and answer until the end of stdin; return the exit status: 3 if the last turn has failed, 0 otherwise.
+
+        A turn that the user interrupts does not change the status.
+        """
         status = 0
         while True:
             try:

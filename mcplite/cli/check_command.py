@@ -1,8 +1,9 @@
 """The command ``check``: what an author of a server, and its CI, want to know before models and hosts use it.
 
-The server is opened in each revision, and its lists are read, looked at, and compared. Nothing that it offers is called: the
-only requests besides are ones that every server refuses, for a method, a tool and a cursor that do not exist. :data:`RULES` has
-each rule as data; the id of a rule stays, so that CI can ignore it.
+The server is opened in each revision. The lists of the newest one that it speaks are examined; those of the others are compared
+with them by name. Nothing that the server offers is called. Besides the requests for lists, it gets only requests that every
+server has to refuse: for a method, a tool and a cursor that do not exist. :data:`RULES` has each rule as data. The id of a rule
+never changes, so that CI can name the rules that it ignores.
 """
 
 import argparse
@@ -166,7 +167,7 @@ def examine(words: List[str], options: argparse.Namespace) -> List[LintFinding]:
 
 
 def _lists(client: Any, found: List[LintFinding]) -> Found:
-    """Read all lists, and tell which fail or are slow."""
+    """Read and return all lists, and add a finding for each that fails or is slow to *found*."""
     lists: Found = {}
     offered = client.server_capabilities
     for area, kind, read in (("tools", "tools", client.list_tools), ("resources", "resources", client.list_resources),
@@ -206,7 +207,7 @@ def _server(client: Any, lists: Found) -> Iterator[LintFinding]:
 
 
 def _refusals(client: Any) -> Iterator[LintFinding]:
-    """Send what every server refuses, and tell what came in place of the error."""
+    """Send requests that every server has to refuse, and yield a finding for each that got another answer."""
     requests: List[Tuple[str, str, Dict[str, Any], int]] = [("unknown-method", f"{_NOT_THERE}/method", {}, METHOD_NOT_FOUND)]
     if client.server_capabilities.tools is not None:
         requests += [("unknown-tool", "tools/call", {"name": _NOT_THERE, "arguments": {}}, INVALID_PARAMS),
@@ -243,7 +244,7 @@ def _entries(lists: Found) -> Iterator[LintFinding]:
             yield LintFinding("prompt-argument", f"prompt {prompt.name}", f"{some_of(bare)} has none")
 
 
-#: How the names of tools begin that change something.
+#: First words in the names of tools that change something.
 _CHANGES = ("delete", "remove", "drop", "write", "create", "update", "insert", "send", "set")
 
 
@@ -271,7 +272,7 @@ def _tool(tool: Any) -> Iterator[Tuple[str, str]]:
 
 
 def _arguments(schema: Any) -> Iterator[Tuple[str, str]]:
-    """Return what an input schema does not tell a model, and what clients do not read."""
+    """Yield findings for arguments without a description or a type, and for references that clients do not follow."""
     if not isinstance(schema, Mapping):
         return
     properties = schema.get("properties")

@@ -21,7 +21,7 @@ from .printing import clean, is_unread, record_of, status_of, styled, text_of
 
 __all__ = ["run"]
 
-#: The exit status where stdout takes no output.
+#: The exit status if stdout cannot be written.
 _NO_OUTPUT = 6
 
 
@@ -32,7 +32,7 @@ def run(arguments: Optional[List[str]] = None) -> int:
     """
     package = (__package__ or "").rpartition(".")[0]
     if sys.stderr is None:
-        # Descriptor 2 was closed at the start: print() would take stdout in its place.
+        # Descriptor 2 was closed at the start. print(file=None) would write to stdout.
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
     if sys.stdout is None:
         print("open stdout: it was closed at the start, so that there is no place for the output", file=sys.stderr)
@@ -56,16 +56,16 @@ def run(arguments: Optional[List[str]] = None) -> int:
             logging.getLogger(__name__).exception("failed")
         as_json = getattr(options, "json", False)
         said = json.dumps({"error": record_of(error)}) if as_json else clean(text_of(error, options.debug))
-        with contextlib.suppress(OSError):  # stderr takes nothing; the status tells the kind of error
+        with contextlib.suppress(OSError):  # if stderr cannot be written, the status still tells the kind of error
             print(said if as_json else styled(said, "fault", sys.stderr), file=sys.stderr)
         return status_of(error)
-    except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
-        # The buffer is flushed at exit and needs a place to go.
+    except OSError as error:  # behind the other clause: a RequestTimeout is a TimeoutError, and so an OSError
+        # Python flushes the buffer of stdout again at exit. With the null device as its target, this does not fail.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
         if is_unread(error):
-            return 0  # the reader has seen enough
+            return 0  # the reader of the pipe, such as head, has closed it: it needs no more output
         if options.debug:
             logging.getLogger(__name__).exception("failed")
         with contextlib.suppress(OSError):

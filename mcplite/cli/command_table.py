@@ -1,8 +1,8 @@
 """The commands of the command line: what each is for, which words it takes, and the function that runs it.
 
 The parser, the help, the dispatch, the shell and the completion all read :data:`COMMANDS`. The module of a command is loaded
-when the command is used. Its ``add_arguments(parser, command)`` adds options, and its ``HELP`` stands behind them, where it has
-these.
+when the command is used. If the module has ``add_arguments(parser, command)``, this adds the options of the command; if it has
+``HELP``, this text stands behind them in the help.
 """
 
 from importlib import import_module
@@ -21,18 +21,19 @@ class CommandRow(NamedTuple):
 
     #: What it is for, as the help has it.
     purpose: str
-    #: The words behind its name, as the usage has them. A command that does several things has each, between bars.
+    #: The words behind its name, as the usage has them. If the command has verbs, " | " separates the forms of each.
     form: str
     #: The module in this folder, and its function, which returns the exit status.
     place: str
-    #: What the function needs: "client" (it takes a connected client, words and options), "target" (words and options, of which
-    #: a file of servers has become options), "targets" (all words as they are), or "" (the same, without options of servers).
+    #: What the function takes. "client": a connected client, the words behind TARGET, and the options. "target": words and
+    #: options; if TARGET is a file of servers, it has been moved from the words to the options. "targets": all words as they
+    #: are, and options. "": words and options as well, but the command has no options of servers.
     needs: str = ""
-    #: Lines of the help, of which the first is in that of the whole command line.
+    #: Examples for the help of the command. The help of the whole command line has the first one, too.
     examples: Tuple[str, ...] = ()
 
     def forms(self) -> Dict[str, str]:
-        """Return the words behind each thing that the command does, by its name; empty if it does one thing."""
+        """Return the form of the words behind each verb of the command, by verb; empty if it has no verbs."""
         parts = [part.partition(" ") for part in self.form.split(" | ") if part[:1].islower()]
         return {verb: words for verbs, _, words in parts for verb in verbs.split("|")}
 

@@ -1,7 +1,8 @@
 """The commands that use a server: each takes a connected client, and returns the exit status.
 
 Results of tools are shown as text, as JSON, as a table, or go into a file. ``task`` is about tasks, and ``call --task`` starts
-one. ``list``, ``describe`` and ``ping`` take a configuration file too, and treat its servers one after the other.
+one. If ``list``, ``describe`` or ``ping`` gets a configuration file without the name of a server, it runs for all of its
+servers, one after the other.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def add_arguments(one: argparse.ArgumentParser, command: str) -> None:
         one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
 
 
-#: How Python begins a traceback, what it writes for each call, and for the exception.
+#: The first line of a traceback of Python, and patterns for its lines about a call and about the exception.
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(.+)", line (\d+)')
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?$")
@@ -58,9 +59,10 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: .*)?$")
 def _logged(before: str, stderr: str) -> str:
     """Return what a server has logged of an exception, as a line; empty if it has logged none.
 
-    :param before: what had come of its stderr before the call.
+    :param before: the text of its stderr before the call.
+    :param stderr: the text of its stderr now. If that is long, both texts have only its end.
     """
-    new = stderr[len(before):] if stderr.startswith(before) else stderr  # which has only the end of a long one
+    new = stderr[len(before):] if stderr.startswith(before) else stderr
     _, found, traceback = new.rpartition(_TRACEBACK)
     if not found:
         return ""
@@ -75,7 +77,7 @@ def _logged(before: str, stderr: str) -> str:
 
 
 def wire(value: Any, client: Any) -> Any:
-    """Return an object of the vocabulary as it is on the wire, in the revision of the client."""
+    """Return an object of :mod:`~mcplite.types` as JSON of the protocol, in the revision of the client."""
     from ..types import codec
 
     return codec.encode(value, client.revision)
@@ -126,12 +128,13 @@ def _show_logged(before: str, client: Any, options: argparse.Namespace) -> None:
 
 
 def settle(client: Any, options: argparse.Namespace, failed: bool = False) -> None:
-    """Close the client before its result is printed, where lines of the server belong above it.
+    """Close the client before its result is printed, if log messages or stderr of the server are wanted.
 
-    Log messages and the server's stderr are read by other threads; after the end all of them have come. Without them a
-    result is printed at once, as a server may take seconds to end. In the shell the client stays open.
+    They are wanted with ``--log-level`` and ``--debug``, and after a failure. Other threads read them; once the client is
+    closed, all of them have been read. In other cases the client stays open here, so that the result is printed at once: a
+    server may take seconds to end. In the shell the client always stays open.
 
-    :param failed: whether the server's stderr is looked at for a traceback.
+    :param failed: whether the result is an error, so that the server's stderr is searched for a traceback.
     """
     if (options.log_level or options.debug or failed) and not getattr(options, "lasting", False):
         client.close()
@@ -277,7 +280,7 @@ def request(client: Any, words: List[str], options: argparse.Namespace) -> int:
 def act(client: Any, words: List[str], options: argparse.Namespace) -> int:
     """Run a command that needs a client; return the exit status.
 
-    An internal error says nothing, so that what the server has logged of it is shown.
+    The text of an internal error does not say what has failed, so the line that the server has logged about it is shown, too.
 
     :param client: connected.
     :param words: those after TARGET.
@@ -307,12 +310,12 @@ def run(words: List[str], options: argparse.Namespace) -> int:
         return act(client, words, options)
 
 
-#: The commands that can be about several servers.
+#: The commands that can run for all servers of a file.
 _COMMANDS = ("list", "describe", "ping")
 
 
 def is_overview(words: List[str], options: argparse.Namespace) -> bool:
-    """Return whether the command is about all servers of a file, of which there are several.
+    """Return whether the command is to run for all servers of a file, of which more than one is enabled.
 
     :raises UsageError: the file cannot be read.
     """

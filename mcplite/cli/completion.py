@@ -1,7 +1,7 @@
 """The command ``completion``: what a shell evaluates so that Tab completes commands, options, and the names of a server.
 
-The shell calls a hidden command with the line up to the cursor. It connects to the target for names, for a few seconds at most,
-and is silent when anything fails: Tab must neither show an error nor hang.
+The shell calls a hidden command with the line up to the cursor. For names, the command connects to the target, and waits a few
+seconds for each answer. If anything fails, it prints nothing: Tab must neither show an error nor hang.
 """
 
 import argparse
@@ -71,16 +71,17 @@ def complete_line(shell: str, line: str) -> int:
         words, last = _split(line)
         with contextlib.redirect_stderr(null):
             found = [one for one in dict.fromkeys(_candidates(words[1:], last)) if one.startswith(last) and one.isprintable()]
-        # bash replaces what stands behind the last of these characters only.
+        # bash replaces only the part of the word behind its last ":" or "=".
         cut = max(last.rfind(":"), last.rfind("=")) + 1 if shell == "bash" else 0
         for one in found:
-            # Words are quoted as the shell needs it, but for the "=" at the end, behind which the value is typed.
+            # If a word has other characters than these, it is quoted; fish quotes it itself. A "=" needs no quotes, so the user
+            # can type the value behind "name=".
             print(one[cut:] if re.fullmatch(r"[\w@%+=:,./~-]*", one) or shell == "fish" else shlex.quote(one)[cut:])
     return 0
 
 
 def _split(line: str) -> "tuple[List[str], str]":
-    """Return the words of a line, and the one that the cursor is at the end of."""
+    """Return the complete words of a line, and the word at the cursor, which is empty behind a space."""
     for end in ("", "'", '"'):
         try:
             words = shlex.split(line + end)
@@ -109,20 +110,20 @@ def _candidates(words: List[str], last: str) -> List[str]:
 def _from_server(options: argparse.Namespace, last: str) -> List[str]:
     """Return what can follow the words of a command.
 
-    :param last: what is there of the next word.
+    :param last: the part of the next word that is typed already.
     """
     from .line_completions import Completions
     from .target import connected, take_file
 
-    # The options of the line are the user's, such as --cwd and --header; a session is not recorded, nor kept, for a Tab.
-    options.timeout, options.max_timeout = None, _SECONDS  # of each request: a server may start for longer
+    # The options in the line apply here too, such as --cwd and --header. But Tab neither records nor keeps a session.
+    options.timeout, options.max_timeout = None, _SECONDS  # limits each request; the start of a server may take longer
     options.debug, options.log_level, options.record, options.keep = False, None, None, None
     take_file(options.words, options)
     stdin = sys.stdin
     with open(os.devnull, encoding="utf-8") as null:
-        sys.stdin = null  # a Tab asks nothing
+        sys.stdin = null  # without a terminal, no question is asked
         try:
-            with connected(options.words, options) as client:  # which takes TARGET from the words
+            with connected(options.words, options) as client:  # connected() removes TARGET from the words
                 return [one.rstrip() for one in Completions(client).of([options.command, *options.words], last)]
         finally:
             sys.stdin = stdin

@@ -2,7 +2,7 @@
 
 The files are the user's: they have comments, an order, and a style that a parser and a writer would lose. So an edit is made in
 the text, at the place that a scan finds, and is checked afterwards: the new text is parsed, and must differ from the old one
-by this entry and nothing else. Where that does not hold, the edit is refused, and the file stays as it is.
+by this entry and nothing else. If it differs in anything else, the edit is refused, and the file stays as it is.
 """
 
 import json
@@ -16,7 +16,7 @@ __all__ = ["parse_document", "with_entry", "without_entry"]
 
 
 def parse_document(text: str, form: str, where: str) -> Dict[str, Any]:
-    """Return the content of a configuration file; that of an empty one is empty.
+    """Return the content of a configuration file; an empty object if the file is empty.
 
     :param form: ``json``, ``toml`` or ``yaml``.
     :param where: the file, for errors.
@@ -63,14 +63,14 @@ def _parse_yaml(text: str, where: str) -> Any:
 
 
 def with_entry(text: str, form: str, section: str, name: str, entry: Mapping[str, Any], where: str) -> str:
-    """Return the text of a file with an entry in a section, in the place of an older one of this name.
+    """Return the text of a file with an entry in a section; it replaces an older entry of this name.
 
-    :raises TransportError: the file cannot be read, or is written in a way that this edit does not know; the text has the
-        lines to insert by hand.
+    :raises TransportError: the file cannot be read, or is written in a way that this edit does not know. In the second case the
+        error has the lines to insert by hand.
     """
     whole = _ADD[form]("", section, name, entry)
     if not text.strip():
-        return _lines_as_before(text, whole)  # there is nothing to lose, so that no library has to read it again
+        return _lines_as_before(text, whole)  # an empty file has nothing to lose, so no library has to check the new text
     before = parse_document(text, form, where)
     servers = before.get(section)
     if not (servers is None or isinstance(servers, dict)):
@@ -92,7 +92,7 @@ def without_entry(text: str, form: str, section: str, name: str, where: str) -> 
 
 
 def _lines_as_before(before: str, after: str) -> str:
-    """Return the text with the line ends of the file."""
+    """Return the text *after* with the line ends of the text *before*."""
     return after.replace("\r\n", "\n").replace("\n", "\r\n") if "\r\n" in before else after
 
 
@@ -108,7 +108,7 @@ def _checked(text: str, form: str, wanted: Mapping[str, Any], where: str, by_han
 
 
 def _without_empty(document: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a document without sections that are empty: the last table of TOML takes its section with it."""
+    """Return a document without empty sections: a section of TOML is gone when its last table is removed."""
     return {key: value for key, value in document.items() if value not in (None, {})}
 
 
@@ -129,7 +129,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def _scan(plain: str, start: int) -> Tuple[List[_Member], int]:
-    """Return the members of the object that begins at *start*, and where its last brace is.
+    """Return the members of the object that begins at *start*, and the position of its closing brace.
 
     :param plain: valid JSON.
     """
@@ -176,7 +176,7 @@ def _remove_json(text: str, section: str, name: str) -> str:
     start, stop = members[place].start, members[place].end
     if commas[_skip(commas, stop)] == ",":
         stop = _skip(commas, stop) + 1
-    elif place > 0:  # the last one: the comma before it goes
+    elif place > 0:  # the member is the last one: the comma before it is removed, too
         comma = commas.rindex(",", members[place - 1].end, start)
         text, commas = text[:comma] + text[comma + 1:], commas[:comma] + commas[comma + 1:]
         start, stop = start - 1, stop - 1
@@ -207,7 +207,7 @@ def _insert(text: str, start: int, unit: str, name: str, value: Any) -> str:
     tail = text[line:] if own_line else f"{outer}{text[end:]}"
     head = text[:line].rstrip("\n") if own_line else text[:end].rstrip(" ")
     if members and "," in commas[members[-1].end:end]:
-        new += ","  # as the file has it
+        new += ","  # the file has a comma behind its last member
     elif members:
         last = members[-1].end
         head = head[:last] + "," + head[last:]
@@ -221,7 +221,7 @@ def _indent(plain: str, at: int) -> str:
 
 
 def _unit(plain: str, root: int) -> str:
-    """Return the white space of one level of the file."""
+    """Return the white space by which the file indents one level."""
     members = _scan(plain, root)[0]
     return (_indent(plain, members[0].start) if members and "\n" in plain[root:members[0].start] else "") or "  "
 
@@ -244,7 +244,7 @@ def _add_toml(text: str, section: str, name: str, entry: Mapping[str, Any]) -> s
 
 
 def _toml(value: Any) -> str:
-    """Return a text, number, flag or list; JSON's form is TOML's as well, but for one character."""
+    """Return a text, number, flag or list as TOML: that is its JSON, but for one character, which TOML needs escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -280,7 +280,7 @@ def _add_yaml(text: str, section: str, name: str, entry: Mapping[str, Any]) -> s
     children = [line for line in lines[place + 1:] if line.strip() and not line.lstrip().startswith("#")][:1]
     step = " " * (len(children[0]) - len(children[0].lstrip(" "))) if children else ""
     step = step or "  "
-    # Flow style is JSON, which YAML includes.
+    # Values are written as JSON, which YAML reads as its flow style.
     lines[place + 1:place + 1] = [f"{step}{_yaml_name(name)}:", *(
         f"{2 * step}{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items())]
     return "\n".join(lines) + "\n"

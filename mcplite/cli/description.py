@@ -1,8 +1,8 @@
 """The command ``describe``: a server and what it offers in words, each with an example that can be pasted.
 
-The members of a tool's schema are told with type, default and limits, for people who are about to call it; where one line per
-tool is wanted, ``protocol/schema`` has it. Every line of a server's text is indented, so that it cannot pass for a heading of
-this program.
+Each member of a tool's schema is described with its type, default and limits, for people who are about to call the tool;
+``protocol/schema/type_signature.py`` describes a tool in one line. Every line of a server's text is indented, so that it cannot
+pass for a heading of this program.
 """
 
 import inspect
@@ -24,7 +24,7 @@ __all__ = [
 
 #: Levels of objects whose members are shown.
 _DEPTH = 4
-#: Characters of a pattern and of an example.
+#: Characters that are shown of a pattern and of an example.
 _LONGEST = 60
 
 
@@ -62,7 +62,9 @@ def _members(schema: Any, root: References, place: str, depth: int, extent: Exte
 
 
 def resolved(schema: Any, root: References) -> Dict[str, Any]:
-    """Return the schema that counts: that of a local reference, or the first alternative that is not null.
+    """Return the schema that a local reference refers to, or the first alternative that is not null, or the schema itself.
+
+    References and alternatives are followed for a few steps; after that, the result is empty.
 
     :param root: finds what a reference refers to.
     """
@@ -124,20 +126,21 @@ def _count(least: Any, most: Any, unit: str) -> List[str]:
     return []
 
 
-#: Texts of the formats that schemas name.
+#: By format of a schema: an example of such a text.
 _FORMATS = {"date": "1999-12-31", "date-time": "1999-12-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
             "email": "user@example.com", "uri": "https://example.com/", "hostname": "example.com", "ipv4": "192.0.2.1",
             "ipv6": "2001:db8::1", "uuid": "123e4567-e89b-12d3-a456-426614174000"}
-#: Levels of lists and objects, and items or characters that a schema may demand.
+#: Limits of an example: levels of lists and objects, and items of a list or characters of a text, even if the schema demands
+#: more.
 _EXAMPLE_DEPTH = 5
 _MOST = 20
 
 
 def pasted(own: Sequence[str], *words: str) -> str:
-    """Return a command of this package that a shell takes.
+    """Return a command of this package that can be pasted into a shell.
 
     :param own: the command, and the words by which its user named the server.
-    :param words: what the server named; ``--`` stands before them if one could be taken for an option.
+    :param words: names and URIs from the server; ``--`` stands before them if one could be taken for an option.
     """
     end = ["--"] if any(word.startswith("-") for word in words) else []
     return f"{program_of(__name__.rpartition('.cli.')[0])} {shlex.join([*own, *end, *words])}"
@@ -162,7 +165,9 @@ def prompt_words(names: Sequence[str]) -> List[str]:
 def _written(values: Mapping[str, Any], is_text: Callable[[str], bool]) -> List[str]:
     """Return arguments as they are written on the command line.
 
-    :param is_text: whether ``name=value`` gives a text; other values are JSON.
+    If a name cannot be written in front of a value, all arguments are one JSON object.
+
+    :param is_text: whether ``name=value`` passes a text for this name; for other names, and other values, JSON is written.
     """
     if any(not name or name[0] in "-{" or "=" in name or name.endswith(":") for name in values):
         return [json.dumps(values, ensure_ascii=False)]
@@ -172,7 +177,7 @@ def _written(values: Mapping[str, Any], is_text: Callable[[str], bool]) -> List[
 
 
 def example_of(schema: Any, root: Any) -> Any:
-    """Return a value that the schema takes, as far as one can be made up: a pattern is not followed.
+    """Return a value that the schema takes, as far as one can be made up: it need not match a pattern.
 
     :param root: the whole schema, in which references are looked up.
     """
@@ -200,7 +205,7 @@ def _example_value(schema: Any, root: References, depth: int, extent: Extent) ->
     if kind == "array":
         count = max(1, min(_MOST, _whole(found.get("minItems")))) if depth else 0
         item = _example_value(found.get("items"), root, depth - 1, extent)
-        # A list in each item of a list is soon a text that no command line takes.
+        # The sizes of lists within lists multiply. If the text is too long for a command line, the list has one item.
         return [item] * (count if extent.take(0, len(json.dumps(item)) * count) else min(1, count))
     if kind == "object" or "properties" in found:
         return _object(found, root, depth, extent)
@@ -238,9 +243,9 @@ def example_uri(uri_template: str) -> str:
         return uri_template  # a template that this package cannot read is shown as it is
 
 
-#: By kind: the lists of definitions.
+#: The definitions of a server, in a list for each kind, such as "tools".
 Found = Dict[str, List[Any]]
-#: Characters of a word, such as a URL, that is not broken.
+#: A word, such as a URL, of at most this many characters is not broken over lines.
 _LONGEST_WORD = 2000
 #: By hint of a tool, what true and false mean.
 _HINTS = {"read_only_hint": ("only reads", "changes something"),
@@ -338,7 +343,7 @@ def _hints(annotations: Any) -> Optional[str]:
 
 
 def _hint_words(annotations: Any) -> List[str]:
-    # A tool that only reads deletes nothing, and the two hints about changes say nothing more.
+    # If a tool only reads, it changes nothing, so the two hints about changes are left out.
     skipped = ("destructive_hint", "idempotent_hint") if annotations is not None and annotations.is_read_only else ()
     return [words[not value] for name, words in _HINTS.items() if name not in skipped
             for value in [getattr(annotations, name, None)] if value is not None]
@@ -371,7 +376,7 @@ def markdown_of(client: Any, found: Found, target: List[str], whole: bool) -> st
 
 
 def _own_text(text: Optional[str]) -> List[str]:
-    """Return a server's text, which may be Markdown: its headings and code must not end those of the page."""
+    """Return a server's text, which may be Markdown, for the page. A "#" that begins a line is escaped: it makes no heading."""
     if not text or not text.strip():
         return []
     lines = clean(inspect.cleandoc(text)).split("\n")

@@ -36,9 +36,9 @@ from .printing import as_json, clean_line, wrapped
 
 __all__ = ["HELP", "add_arguments", "examine", "run"]
 
-#: Seconds that one request of the doctor's own may take, and between two looks at the time.
+#: Seconds that one request of the doctor's own may take, and seconds after which a wait checks that limit.
 _SECONDS, _SLICE_SECONDS = 30.0, 0.25
-#: Days before its end at which a certificate is worth a word.
+#: A certificate that ends within this many days is reported.
 _CERTIFICATE_DAYS = 21
 _REDIRECT_URI = "http://127.0.0.1/callback"
 
@@ -47,8 +47,8 @@ class _Walk:
     """One walk through a server.
 
     :param found: called with each finding, as soon as it is known.
-    :param agent: how the user is asked to log in; None as the options say.
-    :param store: where the login is kept; None to forget it.
+    :param agent: how the user is asked to log in; None to choose it by the options.
+    :param store: where the login is kept; None to keep it in memory only.
     """
 
     def __init__(self, url: str, options: argparse.Namespace, found: Callable[[Finding], object],
@@ -67,7 +67,7 @@ class _Walk:
         self._found(Finding(self._step, code, one_line(text, 600)))
 
     def go(self) -> None:
-        """Take all steps; one that cannot be taken ends the walk, but for what does not need it."""
+        """Take the steps in order. If a step fails, the steps that need its result are left out."""
         self._step = "connection"
         if not self._connection():
             return
@@ -139,7 +139,7 @@ class _Walk:
                 reply = client.send_once(exchange, "POST", None, {**POST_HEADERS, **headers}, _initialize())
                 reply.close()
                 session = reply.headers.get("mcp-session-id")
-                if session:  # it is of no more use
+                if session:  # the session is not needed any more
                     client.send_once(exchange, "DELETE", None, {**headers, "Mcp-Session-Id": session}).close()
                 return reply
             finally:
@@ -149,7 +149,7 @@ class _Walk:
             return None
 
     def _answered(self, reply: Reply) -> bool:
-        """Say what another answer than 401 means; return whether the server may work."""
+        """Report an answer to ``initialize`` after which no login is tried; return whether the server may work."""
         came = f"initialize was answered with {reply.status}{f' {reply.kind}' if reply.kind else ''}"
         if 300 <= reply.status < 400:
             self.say(f"{came}, and leads to {reply.headers.get('location', 'nowhere')}", "redirects")
@@ -247,7 +247,7 @@ class _Walk:
             else:
                 self.say("the refresh token got another access token")
         if refreshed is None:
-            store.save(key, kept)  # its access token is good until it expires
+            store.save(key, kept)  # the old login as it was: its access token is valid until it expires
 
     def _revisions(self, auth: Any) -> None:
         """Say which revisions the server speaks, and what it offers."""
@@ -257,7 +257,7 @@ class _Walk:
         headers = {} if auth is not None else dict(self._settings.headers or {})
         for revision in REVISIONS:
             if revision.rank < DEFAULT_HTTP.rank:
-                continue  # it has another transport
+                continue  # this revision has another transport
             try:
                 with connect(self.url, revision=revision.name, timeout=_SECONDS, auth=auth, headers=headers) as client:
                     tools = len(client.list_tools()) if client.server_capabilities.tools is not None else 0
@@ -285,7 +285,7 @@ def _initialize() -> bytes:
 
 
 def _agreed(question: str) -> bool:
-    """Ask a person at a terminal; elsewhere the option is the answer."""
+    """Ask the user at a terminal, and return whether they agree. Without a terminal, the option ``--register`` is enough."""
     if not is_terminal(sys.stdin):
         return True
     print(clean_line(question), end=" ", file=sys.stderr, flush=True)
@@ -298,9 +298,9 @@ def examine(url: str, options: argparse.Namespace, found: Callable[[Finding], ob
 
     :param options: those of the command.
     :param found: called with each finding as soon as it is known.
-    :param agent: how the user is asked to log in; None as the options say.
-    :param store: where the login is kept; None to forget it.
-    :raises UsageError: it is not a URL.
+    :param agent: how the user is asked to log in; None to choose it by the options.
+    :param store: where the login is kept; None to keep it in memory only.
+    :raises UsageError: *url* is not a URL.
     """
     try:
         origin_of(url)
@@ -350,7 +350,7 @@ def add_arguments(one: argparse.ArgumentParser, command: str) -> None:
 def run(words: List[str], options: argparse.Namespace) -> int:
     """Run the command; return the exit status, 1 if a finding is as grave as ``--fail-on`` says.
 
-    :raises UsageError: it is not a URL.
+    :raises UsageError: the word is not a URL.
     """
     url, step = words[0], ""
 

@@ -3,7 +3,8 @@
 ``install`` writes the entry of a server, ``uninstall`` removes it, ``discover`` lists the servers that the hosts have. The
 names of the hosts are targets of all other commands: ``list cursor`` and ``call cursor:weather forecast city=Rome``.
 
-A file is replaced in one step, beside a copy of what it was. One that its host has changed meanwhile is read again by the user.
+A file is replaced in one step, and a copy of the old one is kept beside it. If another program has changed the file since it
+was read, nothing is written, and the user is told to try again.
 """
 
 import argparse
@@ -37,23 +38,24 @@ __all__ = ["HELP", "HOSTS", "HostApplication", "add_arguments", "host_of", "run"
 class HostApplication:
     """What is known of one host application.
 
-    In paths ``{home}`` is the user's folder, and ``{config}`` that for settings of programs, by system.
+    In paths ``{home}`` is the user's folder, and ``{config}`` the folder where the system keeps the settings of programs.
     """
 
     title: str
     #: The user's file.
     path: str
-    #: That of a project, relative to its folder; empty if the host has none.
+    #: The file of a project, relative to the folder of the project; empty if the host has none.
     project: str = ""
-    #: The user's file on Windows, where it is another one.
+    #: The user's file on Windows, if it has another path there; empty if not.
     windows: str = ""
-    #: The variable that names another folder for the file.
+    #: The environment variable that names another folder for the user's file; empty if the host reads none.
     variable: str = ""
     form: str = "json"
     section: str = "mcpServers"
-    #: What the host calls a member of an entry, where it has a name of its own.
+    #: By the name of a member in an entry of ``mcpServers``: the name that this host has for it, if that is another one.
     members: Mapping[str, str] = field(default_factory=dict)
-    #: What the host calls a server that it starts, and one behind a URL, in the member ``type``; empty for none.
+    #: The host's values of the member ``type``: for a server that it starts, and for one behind a URL. If they are empty, the
+    #: entries have no such member.
     types: Tuple[str, str] = ("", "")
     #: Further members of a new entry.
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -106,7 +108,7 @@ def host_of(word: str, project: bool = False) -> Tuple[HostApplication, str]:
 
 
 def _host_of_file(path: str) -> HostApplication:
-    """Return what an ``mcp.json`` is like: VS Code has another name for its section."""
+    """Return the host whose form an ``mcp.json`` has: VS Code has another name for the section of the servers."""
     path = os.path.abspath(os.path.expanduser(path))
     if not os.path.exists(path):
         return HOSTS["vscode"] if os.path.basename(os.path.dirname(path)) == ".vscode" else _ANY
@@ -133,9 +135,11 @@ def _path(host: HostApplication) -> str:
 
 
 def servers_of(word: str, project: bool = False) -> Dict[str, Any]:
-    """Return the servers of a host as an ``mcpServers`` document has them; an entry that it brings itself is left out.
+    """Return the servers of a host as an ``mcpServers`` document has them.
 
-    :raises TransportError: its file cannot be read.
+    An entry without a command and a URL is left out, such as one for an extension that the host contains.
+
+    :raises TransportError: the file of the host cannot be read.
     :raises UsageError: as of :func:`host_of`.
     """
     host, path = host_of(word, project)
@@ -164,7 +168,7 @@ def _from_host(host: HostApplication, raw: Mapping[str, Any]) -> Dict[str, Any]:
 def no_server(place: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a server that a file does not have.
 
-    :param known: the names of those that it has.
+    :param known: the names of the servers that it has.
     """
     names = list(map(str, known))
     return UsageError(f"{place} has no server {name!r}{did_you_mean(name, names) or ';'} it has {', '.join(names) or 'none'}")
@@ -214,7 +218,7 @@ def _entry_of(host: HostApplication, target: str, options: argparse.Namespace) -
 
 
 def _has_module(name: str) -> bool:
-    sys.path.insert(0, os.getcwd())  # as "python -m" has it
+    sys.path.insert(0, os.getcwd())  # "python -m" searches this folder first, too
     try:
         return importlib.util.find_spec(name) is not None
     finally:
@@ -222,7 +226,10 @@ def _has_module(name: str) -> bool:
 
 
 def _name_of_url(url: str) -> str:
-    """Return a name for the server at a URL: of its host, or of its path where the host is an address of numbers."""
+    """Return a name for the server at a URL, by its host.
+
+    If the host is an IP address, the name comes from the path, or from address and port if the path tells nothing.
+    """
     parts = urlsplit(url)
     host = parts.hostname or "server"
     if not re.fullmatch(r"[\d.]+|.*:.*", host):
@@ -236,7 +243,7 @@ def _name(text: str) -> str:
 
 
 def _to_host(host: HostApplication, name: str, entry: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the entry with the names that the host has."""
+    """Return the entry of a server in the form of the host."""
     kind = host.types[1 if "url" in entry else 0]
     found: Dict[str, Any] = {"name": name, "type": kind} if host.form == "yaml" else {"type": kind} if kind else {}
     found.update({host.members.get(key, key): value for key, value in entry.items() if key != "type"})
@@ -331,11 +338,11 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, before: str, after: str) -> Optional[str]:
-    """Replace a file in one step; return the path of a copy of what it was, or None if there was none.
+    """Replace a file in one step; return the path of a copy of the old file, or None if there was none.
 
-    :raises TransportError: it cannot be written, or has changed since it was read.
+    :raises TransportError: the file cannot be written, or has changed since it was read.
     """
-    path = os.path.realpath(path)  # a link stays one
+    path = os.path.realpath(path)  # a symbolic link stays: the file that it leads to is replaced
     temporary, backup = None, None
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -66,12 +66,12 @@ def run(words: List[str], options: argparse.Namespace) -> int:
             if not options.no_browser and has_browser(os.environ, sys.platform):
                 import webbrowser
 
-                # Some browsers return only when they are closed.
+                # For some browsers, open() returns only when the browser is closed.
                 call_in_background(webbrowser.open, inspector.url, name="mcplite browser")
             while not stop.wait(1.0):  # Windows delivers a Ctrl-C between two waits only
                 continue
     except KeyboardInterrupt:
-        return 0  # the way to end it
+        return 0  # Ctrl-C is how a user ends this command
     finally:
         signal.signal(signal.SIGTERM, before)
     return 0
@@ -80,7 +80,7 @@ def run(words: List[str], options: argparse.Namespace) -> int:
 def targets_of(words: List[str], options: argparse.Namespace) -> List[InspectedTarget]:
     """Return the servers of a command line: all of a configuration, or the one target.
 
-    :raises UsageError: an option is for another kind of server than all that there are, or a value cannot be used.
+    :raises UsageError: there is no server to use, an option fits none of the servers, or a value cannot be used.
     """
     if options.config:
         config = load_servers(options)
@@ -126,7 +126,7 @@ def _name_of(target: str) -> str:
 
 
 def _remote(url: str, target: Any, headers: Dict[str, str]) -> Callable[[], Mapping[str, Any]]:
-    """Return a function that gives the headers and the stored login of a URL, each time that it is opened."""
+    """Return a function that is called each time the URL is opened, and returns its headers and its stored login."""
     names = {name.lower() for name in (*headers, *getattr(target, "headers", ()))}
 
     def reach() -> Dict[str, Any]:

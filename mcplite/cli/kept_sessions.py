@@ -5,10 +5,10 @@
     mcplite call @NAME ... ── socket ── kept process ── the server, with its session and its state
     mcplite list @NAME     ── socket ──┘
 
-The files of a session are in a folder of the user's alone: what it is about, with its secret, the log of its process, and its
-socket. Where there are no such sockets (Windows), or the path is too long for one, a port of the loopback interface takes its
-place. A client begins with a line: the secret, and the word "serve", "look" or "stop". The command that starts the process
-passes its options by stdin, so that no secret is in a command line.
+The files of a session are in a folder that only the user can read: ``NAME.json`` with its target and its secret, ``NAME.log``
+of its process, and the Unix socket ``NAME.sock``. If the system has no such sockets (Windows), or the path is too long for one,
+the process listens at a port of the loopback interface. A client begins with a line: the secret, and the word "serve", "look"
+or "stop". The command that starts the process passes its options by stdin, so that no secret is in a command line.
 """
 
 import argparse
@@ -31,7 +31,7 @@ __all__ = ["HELP", "GREETING_SECONDS", "add_arguments", "file_of", "keep", "kept
            "list_sessions", "remove_files", "stop_sessions"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-#: Seconds for the line with which a client begins, and its answer.
+#: Seconds for each read and write while a connection begins: of the client's first line, and of the answer to it.
 GREETING_SECONDS = 5.0
 #: The options of a command that are about its server.
 _OF_SERVER = ("config", "cwd", "debug", "env", "header", "max_timeout", "revision", "root", "server")
@@ -47,7 +47,7 @@ def _folder() -> str:
 def file_of(name: str, ending: str) -> str:
     """Return the path of a file of a session.
 
-    :raises UsageError: it is no name of a session.
+    :raises UsageError: *name* cannot be the name of a session.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name of a session: write up to 32 letters, digits, dots, hyphens and underscores")
@@ -55,7 +55,7 @@ def file_of(name: str, ending: str) -> str:
 
 
 def _record(name: str) -> Optional[Dict[str, Any]]:
-    """Return what a session has written of itself; None if there is none."""
+    """Return the record that the process of a session has written; None if there is none."""
     try:
         descriptor = open_file(file_of(name, "json"), os.O_RDONLY)
     except FileNotFoundError:
@@ -66,12 +66,12 @@ def _record(name: str) -> Optional[Dict[str, Any]]:
         try:
             found = json.load(file)
         except ValueError:
-            return None  # it is being written, or was not to the end
+            return None  # the file is not complete, as after a crash of the system
     return found if isinstance(found, dict) else None
 
 
 def remove_files(name: str) -> None:
-    """Remove what a session that has ended has left."""
+    """Remove the files of a session that has ended."""
     for ending in ("json", "sock", "log"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(file_of(name, ending))
@@ -81,8 +81,9 @@ def remove_files(name: str) -> None:
 
 
 def _connect(name: str, word: str) -> socket.socket:
-    """Return a connection to a session that has taken the first line.
+    """Connect to a session, and return the connection once the session has accepted the first line.
 
+    :param word: what the client wants: "serve", "look" or "stop".
     :raises UsageError: there is no such session.
     :raises TransportError: its process does not answer.
     """
@@ -185,7 +186,9 @@ def stop_sessions(names: List[str], options: argparse.Namespace) -> int:
         name = given.lstrip("@")
         with _connect(name, "stop") as connection:
             connection.settimeout(None)
-            while connection.recv(1):  # until its process has closed the connections to the server
+            # The process closes this connection after those of its clients, and once its files are removed. Its server ends
+            # after that.
+            while connection.recv(1):
                 continue
         print(clean_line(f"ended @{name}"))
     return 0
@@ -196,7 +199,7 @@ def keep(words: List[str], options: argparse.Namespace) -> str:
 
     :param words: TARGET is taken from them.
     :raises UsageError: the name is in use for another server.
-    :raises TransportError: the server cannot be reached; with what the process has said.
+    :raises TransportError: the server cannot be reached; the text has the end of the process's log.
     """
     name, idle = options.keep, options.idle
     own = {key: getattr(options, key) for key in _OF_SERVER}
@@ -224,12 +227,12 @@ def keep(words: List[str], options: argparse.Namespace) -> str:
                                    stdout=subprocess.PIPE, stderr=log, env=env, **detached)
     assert process.stdin is not None and process.stdout is not None, "both are pipes"
     with process.stdin, process.stdout:
-        with contextlib.suppress(OSError):  # it has ended, and its log has the reason
+        with contextlib.suppress(OSError):  # the process has ended already, and its log has the reason
             process.stdin.write(json.dumps({"name": name, "shown": shown, "words": target, "idle": idle, "own": own}).encode())
             process.stdin.close()
         ready = process.stdout.readline() == b"ready\n"
     if ready:
-        process.returncode = 0  # it goes on; Popen is not to wait for it, nor to warn
+        process.returncode = 0  # the process goes on; with a return code, Popen does not warn that it still runs
         return f"@{name}"
     status = process.wait()
     with open(open_file(file_of(name, "log"), os.O_RDONLY), encoding="utf-8", errors="backslashreplace") as file:

@@ -9,14 +9,14 @@ from .command_table import COMMANDS
 
 __all__ = ["COMMANDS_OF_LINE", "Completions", "listed_by"]
 
-#: The commands of a line in ``shell``: those that need a client, and its own.
+#: The commands of a line in ``shell``: those that need a client, and two of the shell itself.
 COMMANDS_OF_LINE = [*(name for name, row in COMMANDS.items() if row.needs == "client"), "help", "exit"]
 
 
 class Completions:
     """What may come next on a line: commands, tools, arguments and their values, URIs, prompts.
 
-    :param client: connected. What it cannot list has no completions.
+    :param client: connected. If it cannot read a list, there are no completions from it.
     """
 
     def __init__(self, client: Any) -> None:
@@ -26,7 +26,7 @@ class Completions:
         """Return the possible words.
 
         :param words: before the one that is completed.
-        :param begun: what is there of it.
+        :param begun: the part of that word that is typed already.
         """
         with contextlib.suppress(MCPError):
             return [word for word in self._candidates(words, begun) if word.startswith(begun)]
@@ -94,12 +94,16 @@ class Completions:
 
 
 def listed_by(client: Any, kind: str, read: Callable[[], List[Any]]) -> List[Any]:
-    """Return a list of the server; empty if it has none of the kind."""
+    """Read and return a list of the server; an empty list if the server does not declare this kind.
+
+    :param kind: the capability, such as "tools".
+    :param read: returns the list.
+    """
     return read() if getattr(client.server_capabilities, kind) is not None else []
 
 
 def _values(schema: Any) -> List[str]:
-    """Return the values that a schema allows, if it names them."""
+    """Return the values that a schema names, as far as they need no quotes; empty if it names none."""
     if not isinstance(schema, Mapping):
         return []
     if schema.get("type") == "boolean":

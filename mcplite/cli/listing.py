@@ -47,7 +47,7 @@ def fitting(found: Found, words: str) -> Found:
         raise UsageError("--search: give some words, such as --search 'send mail'")
     ranked: Found = {}
     for kind, items in found.items():
-        # The index is one of tools: a tool with the same words stands for each definition of another kind.
+        # The index takes tools only. So each definition of another kind is searched as a tool that has its words.
         tools = [Tool(" ".join(names_of(item)), getattr(item, "input_schema", None) or {"properties": {
             one.name: {"description": one.description or ""} for one in getattr(item, "arguments", None) or ()}},
             title=item.title, description=item.description) for item in items]
@@ -98,7 +98,7 @@ def _record(client: Any, found: Found) -> Dict[str, Any]:
 
 
 def _member(kind: str) -> str:
-    """Return the name of a kind of entries in JSON, where the protocol's own names stand beside it."""
+    """Return the member of a JSON record that has the definitions of a kind, spelled as the protocol spells it."""
     return {"resource templates": "resourceTemplates"}.get(kind, kind)
 
 

@@ -60,10 +60,10 @@ class Stored:
               agent: Optional[UserAgent] = None) -> Optional[OAuth]:
         """Return a grant that uses and renews the credentials; None if there are none.
 
-        It is bound to their authorization server and client; only ``login`` chooses others.
+        The grant is bound to the authorization server and to the client of the credentials; only ``login`` chooses others.
 
-        :param alone: a context manager that keeps other output from the terminal while the user is asked.
-        :param agent: how the user is asked; by default as the stored options say.
+        :param alone: returns a context manager that keeps other output from the terminal while the user is asked.
+        :param agent: how the user is asked; by default it is chosen by the stored options.
         """
         credentials = self.credentials
         if credentials is None:
@@ -71,7 +71,7 @@ class Stored:
         kept = self.store.load(self._options_key) or {}
         options = {name: kept[name] for name, kind in _STORED_OPTIONS.items() if isinstance(kept.get(name), kind)}
         client = credentials.client
-        if not client.redirect_uris:  # registered by hand
+        if not client.redirect_uris:  # the client was registered by hand
             options.update(client_id=client.client_id, client_secret=client.secret)
         agent = agent or choose_agent(options.get("redirect_uri"))
         return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Alone(agent, alone),
@@ -191,7 +191,7 @@ def add_arguments(one: argparse.ArgumentParser, command: str) -> None:
 def run(words: List[str], options: argparse.Namespace) -> int:
     """Run the command of the options for the server at a URL; return the exit status.
 
-    :raises UsageError: it is not a URL, or the options do not fit together.
+    :raises UsageError: the word is not a URL, or the options do not fit together.
     :raises AuthError: no token could be obtained, or none is stored.
     :raises TransportError: the server cannot be reached.
     """
@@ -283,7 +283,7 @@ def _token(url: str, options: argparse.Namespace) -> int:
         grant.token(url)
     except AuthError as error:
         raise AuthError(f"{worded(error, NAMES)}\nTo log in again: {command}", error=error.error) from error
-    credentials = stored.credentials  # read again: credentials that could not be renewed are kept
+    credentials = stored.credentials  # read again: they may have been renewed; if that failed, the old ones are still stored
     if credentials is None or credentials.expired:
         raise AuthError(f"the login to {shown(url)} has expired; log in again with `{command}`")
     if credentials.scheme != "Bearer":

@@ -1,7 +1,8 @@
 """The challenge of a server, its metadata and that of its authorization servers: the part of ``doctor`` that reads documents.
 
-Discovery is that of :mod:`..auth.login.discovery`. Each answer on its way is looked at, and also places that discovery had no
-need for. :mod:`.doctor_rules` says of each finding which rule it breaks.
+The documents are found by :mod:`..auth.login.discovery`. Each answer that it gets is examined. The well-known URLs of the
+server's metadata that it did not need are requested and examined, too. :mod:`.doctor_rules` says of each finding which rule it
+breaks.
 """
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -28,12 +29,12 @@ __all__ = ["MetadataReview"]
 
 #: Authorization servers that are looked at.
 _MOST_ISSUERS = 3
-#: The origin of a page that wants to read metadata; it is the Inspector's.
+#: The origin of a web page that reads metadata; this is the one of the MCP Inspector.
 _PAGE = "http://localhost:6274"
 
 
 class _Seen(NamedTuple):
-    """What came from a URL; the status is 0 where nothing came."""
+    """The answer from a URL; if there was none, the status is 0."""
 
     status: int
     kind: str
@@ -47,7 +48,7 @@ class _Seen(NamedTuple):
 
 
 class _LookingWeb(Web):
-    """Requests for metadata, whose answers are kept by their URL."""
+    """Requests metadata, and keeps each answer by its URL."""
 
     def __init__(self, server: str, settings: HTTPSettings, address: Optional[str]) -> None:
         super().__init__(server, settings, address=address)
@@ -81,13 +82,13 @@ class _LookingWeb(Web):
         return reply.headers.get("access-control-allow-origin") in ("*", _PAGE)
 
     def look(self, urls: Sequence[str], what: str) -> None:
-        """Ask for what was not asked for yet."""
+        """Request each of the URLs that was not requested yet."""
         for url in urls:
             if url not in self.seen:
                 try:
                     self.get(url, what)
                 except AuthError:
-                    continue  # it is kept, with the reason
+                    continue  # get() has kept the reason
 
 
 class MetadataReview:
@@ -101,7 +102,7 @@ class MetadataReview:
         self._url, self._begin, self._say = url, begin, say
 
     def read(self, reply: Reply) -> "Tuple[Optional[ProtectedResource], Optional[AuthorizationServer]]":
-        """Read what there is; return what the server is described as, and its first authorization server, where they are known.
+        """Review all metadata; return that of the server and of its first authorization server, None for what is not known.
 
         :param reply: the 401 of the server, whose challenge may name the place of the metadata.
         """
@@ -109,7 +110,7 @@ class MetadataReview:
         try:
             check_url(self._url, "the server")
         except ValueError:
-            return None, None  # it was said; no client of ours would go on
+            return None, None  # the walk has reported it; a client of this package refuses to log in at such a URL
         web = _LookingWeb(self._url, HTTPSettings(), reply.address)
         with web:
             self._begin("metadata of the server")
@@ -182,7 +183,7 @@ class MetadataReview:
             self._say(f"GET {url} with the Origin {_PAGE} was answered without Access-Control-Allow-Origin", "no-cors")
 
     def _looked(self, url: str, seen: _Seen, kind: str) -> None:
-        """Say what is wrong with an answer as such."""
+        """Report an answer whose status or type is wrong, whatever its document says."""
         came = f"GET {url} was answered with {seen.said}"
         if seen.document is not None:
             if seen.kind != "application/json":
@@ -258,7 +259,7 @@ class MetadataReview:
 
 
 def _missing(document: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
-    """Return what the metadata of an authorization server lacks, by the code of the finding."""
+    """Yield a code and a text for each thing that the metadata of an authorization server lacks."""
     def listed(name: str) -> Optional[List[Any]]:
         value = document.get(name)
         return value if isinstance(value, list) else None

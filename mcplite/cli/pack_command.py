@@ -2,7 +2,7 @@
 
 A bundle (.mcpb) is an archive with a manifest, the server's file, the modules beside it that it imports, and this package, so
 that the machine of its user needs nothing but Python. Most bundles of Python servers hold compiled parts of one system; this
-package has none. What the server imports is found by a run of it in a process of its own.
+package has none. To find what the server imports, a process of its own loads it.
 """
 
 import argparse
@@ -27,17 +27,19 @@ _PACKAGE = __name__.rpartition(".cli.")[0]
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Folders of this package that a server on stdio does not use.
 _LEFT_OUT = frozenset({"__pycache__", "cli", "inspector", "testing", "contrib", "llm"})
-#: Which requirements of this package it uses: none, for schemas that are made of annotations.
+#: Libraries that this package may import, and that a bundle leaves out: a server on stdio whose schemas are made of annotations
+#: does not use them.
 _OPTIONAL = frozenset({"jsonschema", "requests", "yaml"})
-#: Of every archive and every entry in it, so that the same files make the same bundle.
+#: The date of every entry of a bundle, so that equal files make an equal bundle.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _COMPILED = (".so", ".pyd", ".dylib", ".dll")
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?\Z")
 _REGISTRY_NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+\Z")
-#: Characters of a title and of a description there; a version has at most 255.
+#: Characters that the registry accepts: of a title and of a description, and of a version.
 _MOST, _LONGEST_VERSION = 100, 255
 _SCHEMA = f"https://static.modelcontextprotocol.io/schemas/{REGISTRY_SCHEMA}/server.schema.json"
-#: Runs in a process of its own: loads the server as ``python -m mcplite.server`` does, and says what it is and has imported.
+#: A program for a process of its own: it loads the server as ``python -m mcplite.server`` does, and prints as JSON how the
+#: server describes itself and which modules it has imported.
 _PROGRAM = """
 import json, os, sys
 out, sys.stdout = sys.stdout, sys.stderr
@@ -139,7 +141,7 @@ def _described(target: str) -> Dict[str, Any]:
 
 
 def description_of(found: Dict[str, Any], given: Optional[str]) -> str:
-    """Return what a server is for: as given, its own description, the first line of its instructions, or its tools."""
+    """Return what a server is for: *given*, its own description, the first line of its instructions, its tools, or its name."""
     first = (found["instructions"] or "").strip().partition("\n")[0]
     texts = (one_line(text or "") for text in (given, found["description"], first))
     return next(filter(None, texts), "") or one_line(", ".join(name for name, _ in found["tools"]) or found["name"])
@@ -172,7 +174,7 @@ def _manifest(found: Dict[str, Any], path: str, name: str, options: argparse.Nam
         "version": version, "description": description_of(found, options.description),
         "author": {"name": options.author or "unknown"},
         "server": {"type": "python", "entry_point": f"server/{os.path.basename(path)}",
-                   # Python has another name on Windows.
+                   # The program is called python3 on other systems, and python on Windows.
                    "mcp_config": {"command": "python3", "args": arguments, "env": env,
                                   "platform_overrides": {"win32": {"command": "python"}}}},
         "tools": [{"name": tool, **({"description": text} if text else {})} for tool, text in found["tools"]],

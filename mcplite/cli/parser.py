@@ -59,7 +59,7 @@ def parse_strings(items: List[str]) -> Dict[str, str]:
 
 
 def parse_variable(item: str) -> Tuple[str, str]:
-    """Return a variable of ``--env``."""
+    """Return the name and the value of a variable of ``--env``."""
     name, equals, value = item.partition("=")
     if not name:
         raise UsageError(f"--env {item!r}: write KEY=VALUE, or KEY alone to pass a variable on")
@@ -71,7 +71,7 @@ def parse_variable(item: str) -> Tuple[str, str]:
 
 
 def parse_header(item: str) -> Tuple[str, str]:
-    """Return a header of ``--header``."""
+    """Return the name and the value of a header of ``--header``."""
     from ..client.config import Placeholders
 
     name, colon, value = item.partition(":")
@@ -113,7 +113,7 @@ def _typed(key: str, text: str, schema: Any) -> Any:
 
 
 def _spelling(key: str, text: str, kinds: "set[str]") -> str:
-    """Return how to spell a value that has parts; empty for one that has none."""
+    """Return the end of an error: how to write a list or an object; empty for values of other types."""
     if "array" in kinds:
         from shlex import quote
 
@@ -155,9 +155,9 @@ ARGUMENTS = """
 arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
 key=@file is the text of a file, '{...}' and - are a JSON object, in one word or on stdin.
 """
-#: How errors name the options of this command line, by the keywords in Python.
+#: By keyword argument of the Python API: the option of the command line that an error text names in its place.
 NAMES = {
-    "ask": "",  # which is said in Python; a command says at the end how to log in
+    "ask": "",  # left out: a command that needs a login says at the end how to log in
     "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
     "client_name": "--client-name", "client_secret": "--client-secret-env", "cwd": "--cwd", "env": "--env",
     "issuer": "--issuer", "max_timeout": "--max-timeout", "open_timeout": "--timeout", "redirect_uri": "--redirect-uri",
@@ -171,7 +171,7 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
     :param package: the name after ``python -m``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    # What follows "--" is words, whatever it begins with. argparse has other rules for it in each version of Python.
+    # All arguments behind "--" are words, whatever they begin with. The rules of argparse for "--" differ by version of Python.
     end = given.index("--") if "--" in given else len(given)
     command = next((word for word in given[:end] if not word.startswith("-")), None)
     if command is not None and command not in COMMANDS and _is_target(command):
@@ -195,10 +195,10 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
 
 
 def take_verb(words: List[str], options: argparse.Namespace) -> Tuple[str, str]:
-    """Return what a command is called in errors, and its words; ``options.verb`` gets the first of several things that it does.
+    """Return the name of a command for errors, and the form of its words; set ``options.verb`` if the command has verbs.
 
-    :param words: of the command. The word that says what to do is removed.
-    :raises UsageError: that word is missing, or unknown.
+    :param words: of the command. The verb is removed from them.
+    :raises UsageError: the verb is missing, or unknown.
     """
     command, row = options.command, COMMANDS[options.command]
     forms = row.forms()
@@ -227,7 +227,7 @@ def check_words(words: List[str], called: str, form: str, configured: bool) -> N
 
 
 def program_of(package: str) -> str:
-    """Return how the command line was started, as users then go on to type it: by the script of that name, or the module."""
+    """Return the words that start the command line: *package*, if the script of this name has started it, or the module."""
     started = os.path.basename(sys.argv[0])
     return package if started.partition(".")[0] == package else f"python -m {package}"
 
@@ -252,10 +252,10 @@ def _is_target(word: str) -> bool:
 
 def _parser(package: str, version: str, command: Optional[str], whole: bool
             ) -> Tuple[argparse.ArgumentParser, Optional[argparse.ArgumentParser]]:
-    """Return the parser, and that of a command, which alone has its options.
+    """Return the parser, and the parser of one command, for which alone the options are added.
 
-    :param command: whose module is loaded; None for none.
-    :param whole: whether the other commands are there, too, as the help of the whole needs them.
+    :param command: the command, whose module is loaded; None for none.
+    :param whole: whether the parser knows the other commands, too: the help of the whole command line lists them.
     """
     program = program_of(package)
     shown = ["weather.py", *(row.examples[0] for row in COMMANDS.values() if row.examples)]

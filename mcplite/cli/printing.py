@@ -71,9 +71,10 @@ _STYLES = {"name": "36", "heading": "1", "fault": "31", "warning": "33", "note":
 
 
 def styled(text: str, style: str, out: Optional[TextIO] = None) -> str:
-    """Return a text in the colour of a style where its reader sees colours, else as it is.
+    """Return a text in the colour of a style if the output shows colours, and unchanged if not.
 
-    A terminal shows them, unless ``TERM`` is ``dumb``; ``NO_COLOR`` and ``FORCE_COLOR`` decide otherwise, the former first.
+    A terminal shows colours, unless ``TERM`` is ``dumb``. If ``NO_COLOR`` is set, there are none in any case; otherwise
+    ``FORCE_COLOR`` turns them on.
 
     :param text: clean, and without colours.
     :param style: ``name``, ``heading``, ``fault``, ``warning`` or ``note``.
@@ -88,13 +89,13 @@ def styled(text: str, style: str, out: Optional[TextIO] = None) -> str:
 def wrapped(text: str, width: int, longest: Optional[int] = None) -> List[str]:
     """Return the words of a text as lines of at most *width* characters.
 
-    A server may send words of megabytes, so that each is cut in one pass.
+    A server may send words of megabytes, so each word is cut in one pass.
 
-    :param longest: characters of a word that is left whole although it is longer; None for none.
+    :param longest: a word of at most this many characters is left whole although it is longer than *width*; None for none.
     """
     lines: List[str] = []
     line: List[str] = []
-    room = 0  # in the line
+    room = 0  # characters that the line can still take
     for word in text.split():
         if line and len(word) < room:
             line.append(word)
@@ -127,7 +128,7 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
 def print_result(result: CallToolResult, out: TextIO) -> None:
     """Print a tool's result: its content or, if that is empty, its structured content.
 
-    On a terminal an object or a list is indented, if the content is its JSON.
+    On a terminal an object or a list is indented, if the content is one text with its JSON.
     """
     shown = result.content[0] if len(result.content) == 1 else None
     if (is_terminal(out) and isinstance(shown, TextContent) and shown.text.startswith(("{", "[")) and not result.is_error
@@ -220,9 +221,9 @@ class ProgressBar:
                 share = min(1.0, max(0.0, progress.progress / progress.total))
                 filled = int(share * 20)
                 text = f"[{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}"
-            else:  # a number without a total may be counted here, and says less than the message
+            else:  # a number without a total, such as a count of the status messages of a task, says less than the message
                 text = "" if progress.message else f"{progress.progress:g}"
-        except (OverflowError, ValueError):  # JSON has integers that no float holds, and a share may be no number
+        except (OverflowError, ValueError):  # JSON has integers that no float holds, and the quotient may be NaN
             text = "..."
         if progress.message:
             text = f"{text} {clean_line(progress.message)}".lstrip()
@@ -233,7 +234,7 @@ class ProgressBar:
     @contextlib.contextmanager
     def saying_when_slow(self, text: str) -> Iterator[None]:
         """Write a line on the terminal if the block takes long, unless a question or other output has the terminal then."""
-        # Begun and ended here; it blocks only while it writes the line.
+        # The timer's thread ends with the block. join() waits only if the thread is just writing the line.
         timer = threading.Timer(_SLOW_SECONDS, self._say, [text])
         if self._on:
             timer.daemon = True
@@ -252,7 +253,7 @@ class ProgressBar:
                 print(text, file=self._out, flush=True)
 
     def done(self) -> None:
-        """Remove the bar for good."""
+        """Remove the bar; only a further report shows it again."""
         with self._lock:
             self._last = None
             self._wipe()
@@ -283,7 +284,7 @@ def is_unread(error: OSError) -> bool:
 
 
 def text_of(error: Exception, debug: bool = False) -> str:
-    """Return the text of an error for the terminal: whether the server or this program says it shows at once.
+    """Return the text of an error for the terminal; if it is an error of the server, the text begins with that.
 
     :param debug: whether the code of the server's error is shown.
     """

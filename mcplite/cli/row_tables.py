@@ -9,9 +9,9 @@ from .printing import clean_line, wrapped
 
 __all__ = ["row_table", "rows_of"]
 
-#: The narrowest that a column becomes on a terminal.
+#: On a terminal, columns are not made narrower than this.
 _NARROW = 8
-#: A table of more cannot be read; its JSON is shown.
+#: A table with more cells or characters cannot be read; the result is then printed without a table.
 _MOST_CELLS, _MOST_CHARACTERS = 200_000, 20_000_000
 
 
@@ -35,7 +35,7 @@ def rows_of(value: Any) -> Optional[List[Dict[str, Any]]]:
             return None
         for name, cell in row.items():
             longest[name] = max(longest.get(name, len(name)), len(cell) if isinstance(cell, str) else 1)
-    # Each row has a cell of each name, as wide as the widest of them.
+    # Each line of the table has a cell for each name, and each cell is as wide as the widest one of its column.
     fits = Extent(_MOST_CELLS, _MOST_CHARACTERS).take(len(value) * len(longest), len(value) * sum(longest.values()))
     return value if fits else None
 
@@ -52,7 +52,7 @@ def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
         room = width - 2 * (len(widths) - 1)
         most = max(widths)
         if sum(widths) > room:
-            # The widest columns give way until the rest fits.
+            # Wide columns get one common width: the greatest one with which the line fits, or the narrowest that is allowed.
             fitting = (one for one in range(min(most, width), _NARROW, -1) if sum(min(own, one) for own in widths) <= room)
             most = next(fitting, min(most, _NARROW))
         widths = [min(one, most) for one in widths]

@@ -1,8 +1,8 @@
 """The process of a kept session: a bridge with one connection to its server, for commands that come one after another.
 
 :mod:`.kept_sessions` starts it, with the options of a command as JSON on stdin, and waits for "ready" on stdout. It ends by
-``mcplite stop NAME``, by SIGTERM, or when it has had no client for a while. One thread accepts the clients; their connections
-are those of a server on any other channel.
+``mcplite stop NAME``, by SIGTERM, or when it has had no client for a while. The main thread accepts the clients; the bridge
+serves each of their connections like any other channel.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from .target import client_of
 
 __all__ = ["KeptSession"]
 
-#: Bytes that the path of a socket may have on all systems.
+#: Bytes that the path of a Unix socket may have on every system.
 _MOST_PATH = 100
-#: Bytes of the line with which a client begins.
+#: Most bytes of the first line of a client.
 _MOST_GREETING = 200
 #: Seconds between two looks at whether the session is idle.
 _TICK_SECONDS = 0.5
@@ -46,11 +46,11 @@ class KeptSession:
     def __init__(self, name: str, idle: float) -> None:
         self._name, self._idle = name, idle
         self._secret = secrets.token_hex(16)
-        #: Guards the number of clients, and when the last one came or went; held for assignments only.
+        #: Guards ``_clients``, the number of clients, and ``_used``, when the last one came or left; held for assignments only.
         self._lock = threading.Lock()
         self._clients = 0
         self._used = time.monotonic()
-        #: Connections of clients that wait for the end.
+        #: Connections of clients that have sent "stop" and wait for :meth:`close`.
         self._stopping: List[socket.socket] = []
         self._stopped = False
         path = file_of(name, "sock")
@@ -74,19 +74,19 @@ class KeptSession:
         os.replace(f"{path}.new", path)
 
     def run(self, server: Any) -> None:
-        """Serve clients until the end."""
+        """Serve clients until the session is stopped, or idle for too long."""
         while not self._stopped:
             if select.select([self._listener], [], [], _TICK_SECONDS)[0]:
                 connection, _ = self._listener.accept()
                 try:
                     self._greet(connection, server)
                 except (OSError, MCPError):
-                    connection.close()  # a client that left, or none of ours
+                    connection.close()  # the client has left, or does not know the secret
             if self._is_idle():
                 return
 
     def stop(self) -> None:
-        """End :meth:`run`; from a signal, too."""
+        """End :meth:`run`; a signal handler may call it, too."""
         self._stopped = True
 
     def _is_idle(self) -> bool:
@@ -121,7 +121,7 @@ class KeptSession:
             connection.close()
 
     def close(self) -> None:
-        """Remove the files, and let the clients go that wait for the end."""
+        """Remove the files, and close the connections of the clients that have sent "stop"."""
         self._listener.close()
         remove_files(self._name)
         for connection in self._stopping:
@@ -149,7 +149,7 @@ def _main() -> int:
 
 
 def _detach() -> None:
-    """Give stdin and stdout back, which a pipe of the command that started this process may wait for."""
+    """Replace stdin and stdout, which are pipes to the command that started this process, by the null device."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

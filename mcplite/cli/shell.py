@@ -1,8 +1,8 @@
 """The command ``shell``: the other commands at a prompt, on one connection, with history and completion where readline is.
 
-A line is a command without its target, or a tool with its arguments. JSON needs no quotes around it, and a line that ends
-within JSON or within quotes goes on in the next one. Ctrl-C ends a call, and not the shell; Ctrl-D ends the shell. When stdin
-is no terminal, its lines are run without a prompt, up to the first that fails.
+A line is a command without its target, or a tool with its arguments. JSON needs no quotes around it. If a line ends within JSON
+or within quotes, the next line continues it. Ctrl-C ends a call, and not the shell; Ctrl-D ends the shell. When stdin is no
+terminal, its lines are run without a prompt, up to the first that fails.
 """
 
 import argparse
@@ -30,7 +30,8 @@ __all__ = ["HELP", "Incomplete", "run", "words_of"]
 
 #: Lines of the history that are kept.
 _HISTORY = 1000
-#: What a line has of its own among the options that the shell has, too; the rest of those is about the connection.
+#: Options that each line has for itself. All other options of the command ``shell`` are about the connection, so a line must
+#: not set them.
 _OF_LINE = frozenset({"command", "json", "words"})
 #: The beginning of a word that goes on as JSON: ``{``, or ``name:={`` or ``name:=[``.
 _JSON = re.compile(r"(?:[^\s\"'{}\[\]=]+:=)?(?=[{\[])")
@@ -49,10 +50,10 @@ class Incomplete(ValueError):
 
 
 def words_of(text: str) -> List[str]:
-    """Return the words of a line: as a shell has them, and JSON objects and lists as they are.
+    """Return the words of a line, split as by a shell; a JSON object or list stays one word, with its quotes and spaces.
 
     :raises Incomplete: the text ends within quotes or JSON.
-    :raises UsageError: something within is no JSON.
+    :raises UsageError: a word begins as JSON, but is not JSON.
     """
     words: List[str] = []
     place = 0
@@ -111,7 +112,7 @@ examples:
 
 
 def run(words: List[str], options: argparse.Namespace) -> int:
-    """Run lines until the end of stdin; return the exit status: that of the last line when stdin is no terminal, or 0.
+    """Run lines until the end of stdin; return the exit status: 0 at a terminal, and otherwise that of the last line.
 
     :param words: TARGET, unless it is in a file of servers.
     :raises MCPError: the server cannot be reached, or refuses.
@@ -196,7 +197,7 @@ class _Shell:
             return 0
         try:
             return self._run_command(words)
-        except SystemExit as end:  # of argparse, which has printed why
+        except SystemExit as end:  # raised by argparse, which has printed the reason
             return end.code if isinstance(end.code, int) else 2
         except (MCPError, ValueError, TypeError) as error:
             print(clean(text_of(error, self._options.debug)), file=sys.stderr)
@@ -242,7 +243,7 @@ def _editor(completions: Completions) -> Iterator[None]:
     found: List[str] = []
 
     def complete(text: str, state: int) -> Optional[str]:
-        # Called with 0, 1, ... until it returns None; an exception would be lost.
+        # readline calls this with 0, 1, ... until it returns None, and drops exceptions.
         if state == 0:
             before = readline.get_line_buffer()[:readline.get_begidx()]
             try:
@@ -258,7 +259,7 @@ def _editor(completions: Completions) -> Iterator[None]:
     readline.parse_and_bind("set show-all-if-ambiguous on")
     path = _history()
     if path is not None:
-        with contextlib.suppress(OSError):  # the first shell, or a file of another editor
+        with contextlib.suppress(OSError):  # the file is new and empty, or another library for editing has written it
             readline.read_history_file(path)
     try:
         yield
@@ -267,12 +268,12 @@ def _editor(completions: Completions) -> Iterator[None]:
         readline.set_completer_delims(delimiters)
         if path is not None:
             readline.set_history_length(_HISTORY)
-            with contextlib.suppress(OSError):  # the disk is full: the history of this shell is lost, and no more
+            with contextlib.suppress(OSError):  # for instance the disk is full: only the history of this shell is lost
                 readline.write_history_file(path)
 
 
 def _history() -> Optional[str]:
-    """Return the file of the history, which is there and private; None if there is no place for it."""
+    """Make the file of the history, which only the user can read, and return its path; None if it cannot be made."""
     try:
         folder = data_folder()
         make_folder(folder)

@@ -21,12 +21,12 @@ from .target import connected
 __all__ = ["add_arguments", "module_text", "run"]
 
 _PACKAGE = __name__.partition(".")[0]
-#: Types of Python that annotations name; a method of this name would stand for them in the class.
+#: Names that the annotations of the written file use. A method of such a name would hide it within the class.
 _TYPES = ("str", "int", "float", "bool", "None", "Any", "Dict", "List", "Literal", "Mapping", "Optional", "TypedDict", "Union",
           "annotations", "Client", "CallToolResult", "GetPromptResult", "ReadResourceResult")
-#: Names within the methods.
+#: Names of parameters and variables that the written methods have themselves.
 _LOCAL = ("self", "found", "more")
-#: Characters of a description.
+#: Most characters of a description.
 _LONGEST = 4000
 _HEAD = '''\
 """A client of the server {title}, by ``{package} stub``.
@@ -110,7 +110,7 @@ class _Stub:
     """One module that is being written."""
 
     def __init__(self) -> None:
-        # A method's name must be none of a type: within the class it would stand for the method.
+        # The names of the written classes; no class may have a name that annotations use.
         self._names = Identifiers(_TYPES)
         self._types = SchemaTypes(self._names)
         self._lines: List[str] = []
@@ -128,7 +128,7 @@ class _Stub:
             for item in offered.get(kind, ()):
                 own = f"{begin}{item.name}{end}"
                 named.append((methods.take(own if re.search("[0-9A-Za-z]", item.name) else "", kind[:-1].split()[0]), item))
-        # Classes keep clear of the methods.
+        # No class may have the name of a method, which would hide the class in annotations.
         for method, _ in named:
             self._names.take(method, method)
         for method, item in named:
@@ -155,7 +155,7 @@ class _Stub:
         fields, is_open = object_parts(tool.input_schema, root)
         kind, wrapped = self._returned(tool, own)
         kinds = [self._types.of(one.schema, tool.input_schema, f"{own} {one.name}") for one in fields]
-        # The type of what is found is named in the body, where a parameter would stand for it.
+        # The body annotates ``found`` with the type of the result. A parameter with a name of this type would hide it there.
         names = Identifiers((*_LOCAL, *re.findall(r"\w+", kind)))
         first: List[str] = []
         later: List[str] = []
@@ -199,7 +199,7 @@ class _Stub:
         self._method(method, first, later, kind, tool, told, body)
 
     def _returned(self, tool: Any, own: str) -> Tuple[str, bool]:
-        """Return the type of what a tool returns, and whether it stands in an object with nothing but ``result``."""
+        """Return the type of a tool's result, and whether the server wraps it in an object whose only member is ``result``."""
         schema = tool.output_schema
         if schema is None:
             self._results["CallToolResult"] = None
@@ -257,7 +257,7 @@ def _dict(names: Mapping[str, str]) -> str:
 
 
 def _default(schema: Mapping[str, Any], kind: str) -> Any:
-    """Return the default of a schema as it stands in the parameters; None if there is none of the type."""
+    """Return the default of a schema as a literal of Python; None if it has none, or one that does not fit the type."""
     value = schema.get("default")
     text = literal(value)
     if "default" not in schema or text is None:
@@ -276,5 +276,5 @@ def _values(schema: Mapping[str, Any]) -> List[Any]:
 
 
 def _docstring(text: str) -> str:
-    """Return a text so that it can stand within three quotes, and ends neither them nor the line of the code."""
+    """Return a text escaped for a docstring in three double quotes, so that it cannot end the docstring."""
     return re.sub(r'"(?="|\Z)', r'\\"', text.replace("\\", "\\\\").replace("\t", "    "))

@@ -1,6 +1,6 @@
 """The types of a written client: what a JSON Schema of a server is as a type of Python, with a TypedDict for each object.
 
-Names and texts are foreign. A name becomes an identifier that nothing else in the file has; a text becomes a literal.
+Names and texts come from the server. A name becomes an identifier that nothing else in the file has; a text becomes a literal.
 """
 
 import json
@@ -13,7 +13,7 @@ from ..protocol.schema.references import Extent, LenientReferences, References
 __all__ = ["ObjectMember", "Identifiers", "SchemaTypes", "literal", "object_parts"]
 
 _PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
-#: Levels of a schema, values of an enum, and characters of a literal that are written.
+#: Limits of what is written: levels of a schema, values of an enum, characters of a literal, and characters of a name.
 _DEPTH = 24
 _MOST_VALUES = 100
 _MOST_CHARACTERS = 200
@@ -29,7 +29,7 @@ class ObjectMember(NamedTuple):
 
 
 class Identifiers:
-    """Gives each foreign name an identifier of its own.
+    """Gives each name from a server an identifier of its own.
 
     :param reserved: identifiers that are in use.
     """
@@ -38,9 +38,10 @@ class Identifiers:
         self._used: Set[str] = set(reserved)
 
     def take(self, name: str, otherwise: str, capitals: bool = False) -> str:
-        """Return an identifier like *name*, which from then on is in use.
+        """Return an identifier like *name* that is not in use; from then on it is.
 
-        :param otherwise: what it is like if the name has no letter or digit of ASCII.
+        :param otherwise: the identifier, if the name has no letter or digit of ASCII; its beginning, if the name begins with a
+            digit.
         :param capitals: whether it is the name of a class.
         """
         words = [word for word in re.split(r"[^0-9A-Za-z]+" if capitals else r"[^0-9A-Za-z_]+", name) if word]
@@ -59,7 +60,7 @@ class Identifiers:
 
 
 def literal(value: Any) -> Optional[str]:
-    """Return a JSON value that is no list or object as Python writes it, in ASCII; None for one that is too long."""
+    """Return a JSON value as a literal of Python, in ASCII; None for a list, an object, or a value that is too long."""
     if not isinstance(value, (str, int, float, type(None))):
         return None
     text = ascii(value)
@@ -67,9 +68,9 @@ def literal(value: Any) -> Optional[str]:
 
 
 def object_parts(schema: Any, root: References) -> Tuple[List[ObjectMember], bool]:
-    """Return the members that a schema gives an object, and whether it may have others that the schema speaks of.
+    """Return the members of an object that a schema names, and whether the schema describes further members.
 
-    Members of ``allOf`` and of what a reference refers to are among them.
+    Members from ``allOf`` and from references are included.
     """
     fields: Dict[str, Any] = {}
     required: Set[str] = set()
@@ -103,17 +104,17 @@ class SchemaTypes:
         self._names = names
         #: The lines of the classes, each after those that it inherits from.
         self.lines: List[str] = []
-        #: What the types use of the module ``typing``.
+        #: The names of the module ``typing`` that the types use.
         self.used: Set[str] = set()
-        #: Classes by the text of their schema, and by the definition that a reference refers to.
+        #: The names of the classes, by the JSON of their schema; by the ``id()`` of the schema, if it has references.
         self._known: Dict[str, str] = {}
         self._extent = Extent()
 
     def of(self, schema: Any, whole: Any, name: str) -> str:
-        """Return the type of a schema; ``Any`` where nothing better is known.
+        """Return the type of a schema; ``Any`` if nothing better is known.
 
         :param whole: the schema around it, in which references are looked up.
-        :param name: what a class for it is called.
+        :param name: the name from which a class for it gets its own.
         """
         return self._type(schema, LenientReferences(whole), name, ())
 
@@ -187,7 +188,7 @@ class SchemaTypes:
 
     @staticmethod
     def _is_class(schema: Mapping[str, Any], root: References) -> bool:
-        """Return whether a schema is of objects whose members it names, and of nothing else."""
+        """Return whether a schema allows only objects, names members of them, and describes no further ones."""
         if schema.get("type", "object") != "object" or "enum" in schema or "const" in schema:
             return False
         fields, is_open = object_parts(schema, root)
@@ -195,11 +196,11 @@ class SchemaTypes:
 
     def _class(self, schema: Mapping[str, Any], root: References, name: str, above: Tuple[int, ...]) -> str:
         text = json.dumps(schema, sort_keys=True)
-        # A reference within means something else in another schema.
+        # An equal reference within another schema can refer to something else.
         key = str(id(schema)) if '"$ref"' in text else text
         if key in self._known:
             return self._known[key]
-        # Written before its members are: they may refer to it.
+        # The name is stored before the types of the members are made, since these may refer to the class.
         made = self._known[key] = self._names.take(name, "Object", capitals=True)
         fields, _ = object_parts(schema, root)
         types = [(one, self._type(one.schema, root, f"{made} {one.name}", above)) for one in fields]
@@ -209,8 +210,12 @@ class SchemaTypes:
         return made
 
     def _body(self, name: str, required: List[Tuple[str, str]], rest: List[Tuple[str, str]]) -> List[str]:
-        """Return the lines of a class; one with both kinds of members inherits from one of each."""
-        # In the body of a class a member would stand for a type of its name.
+        """Return the lines of a class, and of its bases.
+
+        If there are required and other members, the required ones are in a base. In the functional form, the other ones are in
+        a second base.
+        """
+        # In the body of a class, a member would hide a type of its name.
         types = {word for _, kind in [*required, *rest] for word in re.findall(r"\w+", kind)}
         plain = all(one.isidentifier() and one.isascii() and not keyword.iskeyword(one) and not one.startswith("__")
                     and one not in types for one, _ in [*required, *rest])
@@ -231,6 +236,6 @@ def _plain(name: str, base: str, fields: List[Tuple[str, str]]) -> List[str]:
 
 
 def _functional(name: str, fields: List[Tuple[str, str]], total: bool) -> List[str]:
-    # A member that is no identifier can only be written so; its type in quotes may be one that follows.
+    # Only in this form can a member have a name that is no identifier. The types are in quotes, as a class may follow later.
     return [f'{name} = TypedDict("{name}", {{', *(f"    {ascii(field)}: {ascii(kind)}," for field, kind in fields),
             f"}}{'' if total else ', total=False'})", "", ""]

@@ -51,14 +51,16 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
 
 
 def _who(options: argparse.Namespace) -> str:
-    """Return how a person knows the server that the target names; a URL may have secrets."""
+    """Return the target as a message to the user shows it: a URL without the secrets that it may have."""
     word: str = options.target[-1]
     return clean_line(shown(word) if word.startswith(("http://", "https://")) else word)
 
 
 @contextlib.contextmanager
 def client_of(words: List[str], options: argparse.Namespace, **more: Any) -> Iterator[Any]:
-    """Give the client, which is not open, for the length of the block; an error of its login says what helps.
+    """Give the client, which is not open yet, for the length of the block.
+
+    If the server asks for a login within the block, the error has the command to log in.
 
     :param more: further keywords of :func:`connect`.
     :raises UsageError: the options do not fit together.
@@ -143,7 +145,7 @@ def cassette_of(path: str, complete: bool = False) -> "Cassette":
     """Return the cassette of a file.
 
     :param complete: as for :class:`Cassette`.
-    :raises UsageError: it cannot be read, or is none.
+    :raises UsageError: the file cannot be read, or is no cassette.
     """
     from ..testing.cassette import Cassette
 
@@ -168,7 +170,7 @@ def _warn(text: str) -> None:
 
 
 def url_of(target: Any) -> Optional[str]:
-    """Return the URL of the target; None if it is started here."""
+    """Return the URL of the target; None if it has none, such as a server that is started here."""
     if isinstance(target, str):
         return target if target.startswith(("http://", "https://")) else None
     url: Optional[str] = getattr(target, "url", None)  # a cassette and a kept session have none
@@ -219,13 +221,13 @@ class _Login:
         try:
             return stored.grant(asker.alone)
         except AuthError as error:
-            # The server may need no login; if it does, this is the reason.
+            # The server may need no login. If it needs one, this is the reason why there is none.
             self._reason = "its stored login cannot be used, see the warning"
             _warn(str(error))
             return None
 
     def explained(self, error: AuthError) -> str:
-        """Return the text of an error, with the command that helps."""
+        """Return the text of an error, with what the user can do about it, such as the command to log in."""
         from ..protocol.error_text import worded
         from .login import how_to_log_in
         from .parser import NAMES
@@ -272,7 +274,7 @@ def take_file(words: List[str], options: argparse.Namespace) -> None:
 
 
 def server_names(options: argparse.Namespace) -> Dict[str, bool]:
-    """Return for each server of the file whether it is in use; one that cannot be used is, one that is disabled is not.
+    """Return for each server of the file whether it is enabled; a server whose entry has an error counts as enabled.
 
     :raises UsageError: the file cannot be read.
     """
@@ -281,7 +283,7 @@ def server_names(options: argparse.Namespace) -> Dict[str, bool]:
 
 
 def configured_server(options: argparse.Namespace, ask: Optional[Callable[[ConfigInput], str]]) -> Any:
-    """Return the server of ``--config`` and ``--server``, or the only one; its warnings are complete.
+    """Return the server of ``--config`` and ``--server``, or the only one; the warnings of the file are added to its own.
 
     :param ask: returns the user's value for ``${input:...}``; None if there is no terminal.
     :raises UsageError: the file or the entry cannot be used, or has to be chosen.

@@ -1,6 +1,6 @@
 """Elicitation on the terminal: asks a server's questions and reads the user's answers.
 
-A client of the command line has one as its elicitation handlers.
+A client of the command line has the methods of a :class:`TerminalAsker` as its elicitation handlers.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class TerminalAsker:
 
     :param source: the terminal to read from; stdin by default.
     :param out: the stream for the questions; stderr by default.
-    :param alone: a context manager that keeps other output from the terminal during a question.
+    :param alone: returns a context manager that keeps other output from the terminal during a question.
     """
 
     def __init__(self, source: Optional[TextIO] = None, out: Optional[TextIO] = None, *,
@@ -49,8 +49,8 @@ class TerminalAsker:
         self._alone = alone
         self._source = sys.stdin if source is None else source
         self._out = sys.stderr if out is None else out
-        #: Guards the terminal. It is held while the user thinks: questions arrive on several threads, and
-        #: only one at a time can be on the screen.
+        #: Guards the terminal. It is held until the user has answered: questions arrive on several threads, and only one at a
+        #: time can be on the screen.
         self._turn = threading.Lock()
         self._token: Any = None
 
@@ -68,7 +68,7 @@ class TerminalAsker:
     def line(self, question: str) -> str:
         """Return the user's line in answer to a question of this program; empty at the end of input.
 
-        Keys that were typed before the question was there are dropped.
+        Keys that were typed before the question is shown are dropped.
         """
         with self.alone():
             self._drop_typed()
@@ -102,7 +102,7 @@ class TerminalAsker:
         return self._asked(request, self._form)
 
     def url(self, request: ElicitRequest) -> Answer:
-        """Show a URL and ask for consent; it is opened by the user, never from here (URLE-20, URLE-21)."""
+        """Show a URL and ask for consent; the user opens it, this program never does (URLE-20, URLE-21)."""
         return self._asked(request, self._url)
 
     def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], Answer]) -> Answer:
@@ -154,16 +154,16 @@ class TerminalAsker:
         print(clean(text), file=self._out, flush=True)
 
     def _drop_typed(self) -> None:
-        """Drop the keys that were typed before a question was on the screen: they answer nothing, and consent to nothing."""
+        """Drop the keys that were typed before a question is on the screen: they must not answer it, nor consent to it."""
         if sys.platform != "win32" and self.has_terminal:
             import termios
 
-            with contextlib.suppress(termios.error):  # the terminal is gone, which reading from it will tell
+            with contextlib.suppress(termios.error):  # the terminal is gone: reading from it will fail, or end
                 termios.tcflush(self._source.fileno(), termios.TCIFLUSH)
 
     def _line(self) -> str:
-        # A thread inside readline() holds the lock of stdin, which the interpreter needs at exit; so no thread may
-        # be there after Ctrl-C. On other systems than POSIX only sockets can be polled.
+        # A thread inside readline() holds the lock of stdin, which the interpreter needs at exit. So no thread may be inside it
+        # after a Ctrl-C, and readline() is called only once there is input. Other systems than POSIX can wait for sockets only.
         while os.name == "posix":
             if self._token is not None and self._token.cancelled:
                 self._say("\n(the question was cancelled)")
@@ -224,8 +224,8 @@ class TerminalAsker:
 def _askable(fields: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the fields of a form that a person can be asked for.
 
-    Servers send fields that break the rules of forms, such as ``anyOf`` with null for an optional one, and most of those can be
-    asked for all the same. The form's own check refuses the answer if a field was needed that is left out here.
+    Servers send fields that break the rules of forms, such as ``anyOf`` with null for an optional one, and most of these fields
+    can be asked for all the same. If a required field is left out here, the client's check of the form refuses the answer.
     """
     asked: Dict[str, Any] = {}
     for name, field in fields.items():

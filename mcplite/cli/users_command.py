@@ -1,6 +1,7 @@
 """The command ``users``: who may log in at a server that issues its own tokens, in a file of names and hashed passwords.
 
-A password is read twice at a terminal, without an echo; elsewhere it is the first line of stdin, as a deployment pipes it.
+At a terminal, a password is read twice, without an echo. If stdin is no terminal, its first line is the password, so that a
+deployment can pipe it.
 """
 
 import argparse

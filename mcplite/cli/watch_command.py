@@ -11,14 +11,14 @@ from .printing import clean_line
 __all__ = ["run"]
 
 
-#: The parameters of ``client.listen`` for the lists, and what they are called.
+#: The parameters of ``client.listen`` for the lists, and the words for these lists in messages.
 _LISTS = {"tools": "tools", "prompts": "prompts", "resource_list": "resources"}
 
 
 def run(client: Any, words: List[str], options: argparse.Namespace) -> int:
     """Print changes until Ctrl-C; return the exit status.
 
-    :param client: connected; it asks for the changes of the lists that the server announces.
+    :param client: connected. A list is watched if the server declares that it announces the changes of this list.
     :param words: URIs of resources to watch besides.
     :raises NotSupported: the server announces no changes of its lists, and there are no URIs.
     """
@@ -35,7 +35,7 @@ def run(client: Any, words: List[str], options: argparse.Namespace) -> int:
             for event in events:
                 print(_line(event, options.json), flush=True)
     except KeyboardInterrupt:
-        return 0  # the way to end it
+        return 0  # Ctrl-C is how a user ends this command
     return 0
 
 

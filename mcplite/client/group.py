@@ -81,10 +81,10 @@ def connect_all(
 
     Look at ``group.servers`` first: it has the exact commands (SAFE-07).
 
-    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is only for servers with a URL,
-    and *stderr* only for the others: each line begins with the name of its server, or, if *stderr* is a path with ``{name}`` in
-    it, each server has a file of its own. Of *options*, those for URLs apply to servers with a URL, and those for processes to
-    the others.
+    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth*, *headers* and *session* are
+    only for servers with a URL, and *env*, *cwd* and *stderr* only for the others. In *stderr* each line begins with the name
+    of its server; if it is a path with ``{name}`` in it, each server has a file of its own. Of *options*, those for URLs apply
+    to servers with a URL, and those for processes to the others.
 
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
     :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models accept
@@ -92,8 +92,14 @@ def connect_all(
     :raises TransportError: the configuration as a whole cannot be used.
     :raises TypeError, ValueError: as for :func:`~.connect.connect`.
     """
+    loaded = load_config(config)
+    # An option that suits none of the servers is a mistake, which connect() names.
+    urls = any(server.url for server in loaded.servers.values())
+    commands = any(not server.url for server in loaded.servers.values())
+
     def connected(server: ServerConfig) -> Client:
         lines = None
+        reached, started = bool(server.url) or not urls, not server.url or not commands
         if not server.url:
             from .stdio.stderr import stderr_of  # for groups with processes
 
@@ -101,13 +107,14 @@ def connect_all(
         # A local process needs no login (STD-23), but servers with a URL in the same configuration may; and only a process
         # has a stderr.
         return connect(
-            server, timeout=timeout, open_timeout=open_timeout, headers=headers, auth=auth if server.url else None,
-            session=session, env=env, cwd=cwd, stderr=lines, revision=revision, roots=roots,
+            server, timeout=timeout, open_timeout=open_timeout, headers=headers if reached else None,
+            auth=auth if server.url else None, session=session if reached else None, env=env if started else None,
+            cwd=cwd if started else None, stderr=lines, revision=revision, roots=roots,
             elicitation_handler=elicitation_handler, url_elicitation_handler=url_elicitation_handler,
             sampling_handler=sampling_handler, log_handler=log_handler, middleware=middleware, extensions=extensions,
             options=options and applicable(options, server.url), debug=debug)
 
-    return Group(load_config(config), connected, separator=separator)
+    return Group(loaded, connected, separator=separator)
 
 
 class Group:

@@ -244,12 +244,13 @@ class Subscription(Subscriber):
             self._connection.post(lambda: callback(event), event.characters)
             return
         with self._lock:
-            if event not in self._events:
-                self._characters += event.characters
+            if event in self._events:
+                return
+            self._characters += event.characters
             if len(self._events) >= _MOST_EVENTS or self._characters > _MOST_CHARACTERS:
                 # Any number of resources may be below a URI, so the queue is bounded: these events stand for all others.
-                self._events = dict.fromkeys(self.filter.missed_events())
-                self._characters = event.characters
+                self._events = dict.fromkeys([*self.filter.missed_events(), event])
+                self._characters = sum(kept.characters for kept in self._events)
             self._events[event] = None
         self._changed.notify()
 
@@ -491,8 +492,14 @@ class Subscriptions:
     def watch(self, session: ClientSession, uri: str, timeout: Optional[float]) -> None:
         """Call the handler of updates when a resource changes."""
         watched = self._watched.get(uri)
-        if watched is None or watched.error is not None:
-            self._watched[uri] = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
+        if watched is not None and watched.error is None:
+            return
+        opened = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
+        with self._lock:
+            if self._watched.get(uri) is watched:
+                self._watched[uri] = opened
+                return
+        opened.close()  # another thread has opened one meanwhile
 
     def unwatch(self, uri: str) -> None:
         """Undo :meth:`watch`."""

@@ -11,11 +11,11 @@ __all__ = ["CeleryTasks"]
 class CeleryTasks(QueueRunner):
     """Hands the tasks of a server to Celery.
 
-    The workers import the module of the server, which registers a task in the application; the server has a backend that
-    they reach.
+    The workers have to import the module of the server, since this registers a task in the application. The server needs a
+    backend that the workers can reach.
 
     :param app: the ``celery.Celery``.
-    :param name: of the task in it.
+    :param name: of the task in the application.
     :param options: for ``apply_async``, such as ``queue="slow"``.
     """
 

@@ -25,11 +25,12 @@ def mount_mcp(app: "Union[Flask, Blueprint]", mcp: Server, path: str = "/mcp", *
 
     The hooks of the application run around each HTTP request, and can refuse it. A handler without a ``Context`` parameter
     runs in the context of its request, as a view does. Any other handler runs on a worker thread, in a context of its own
-    for the same request: its ``g`` begins with what the hooks have put there, and the teardown functions run at its end.
+    for the same request: the ``g`` of this context begins with the values that the hooks have put into ``g``, and the teardown
+    functions run at the end of the handler.
 
     :param app: a Flask application, or a blueprint.
     :param mcp: the server.
-    :param path: of the endpoint, below that of the blueprint; the name for ``url_for`` is made of its words, such as ``mcp``.
+    :param path: of the endpoint, below the path of a blueprint. Its words make the name for ``url_for``, such as ``mcp``.
     :param principal: called without arguments in the context of each request; returns the user as a :class:`Principal`, a
         name, a user of Flask-Login (``lambda: current_user``), or None. By default the environment's ``REMOTE_USER``. Not
         called for a server with ``auth=``, which requires tokens instead.
@@ -82,7 +83,7 @@ def _respond(served: WSGIApp, check_host: bool) -> "Response":
     environ = {**request.environ, "SCRIPT_NAME": script, "PATH_INFO": path, "wsgi.input": _Body(request)}
     http = served.make_request(environ)
     if check_host and request.trusted_hosts is not None:
-        request.host  # refused here, if the application does not trust it
+        request.host  # raises an error here, if the application does not trust the host
         http.host_checked = True
     http.around = _in_context(threading.get_ident())
     response = served.respond(http)
@@ -101,7 +102,7 @@ def _flask_response(response: HTTPResponse) -> "Response":
     def pieces() -> Iterator[bytes]:
         yield from response.body
 
-    # What the hooks have opened stays open until the stream has ended.
+    # With the context of the request, resources that the hooks have opened stay open until the stream has ended.
     sent = flask.Response(flask.stream_with_context(pieces()), response.status, response.headers)
     sent.call_on_close(response.close)
     return sent
@@ -118,7 +119,8 @@ def _in_context(thread: int) -> Around:
             return run()
         import flask
 
-        # The context variables of the request are here, but its context ends with the response, and belongs to its thread.
+        # This thread has the context variables of the request. But the context of the request ends with the response, and
+        # belongs to the thread of the request, so the handler gets a copy.
         shared = {name: flask.g.get(name) for name in flask.g}
 
         def handle() -> Any:
@@ -138,7 +140,7 @@ def _in_context(thread: int) -> Around:
 
 
 class _Body:
-    """The body of a request, although a hook may have read it."""
+    """The body of a request, which can be read even if a hook has read it already."""
 
     def __init__(self, request: "Request") -> None:
         self._request = request

@@ -1,6 +1,6 @@
 """What the adapters for Flask and Django share: the user of a framework as a principal, and the request for the endpoint.
 
-A framework routes the request, runs its own hooks, and sends the response; the endpoint does what lies between.
+A framework routes the request, runs its own hooks, and sends the response; the endpoint makes the response.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -15,10 +15,10 @@ METHODS: Sequence[str] = ("GET", "POST", "DELETE", "OPTIONS")
 
 
 def principal_of(user: Any) -> Optional[Principal]:
-    """Return the principal for what a ``principal=`` callable has returned.
+    """Return the principal for the value that a ``principal=`` callable has returned; None for no principal.
 
-    :param user: a :class:`Principal`; a name; a user of Flask-Login or Django, or a proxy for one; or None. A user's
-        subject is its id (``get_id()`` or the primary key), which stays the same when its name changes. A user that is not
+    :param user: a :class:`Principal`; a name; a user of Flask-Login or Django, or a proxy for one; or None. For a user, the
+        subject is the user's id (``get_id()`` or the primary key), which does not change with the name. A user that is not
         authenticated is no principal.
     :raises TypeError: the value is of another type.
     """

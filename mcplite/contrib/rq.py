@@ -13,7 +13,7 @@ class RQTasks(QueueRunner):
     """Hands the tasks of a server to the workers of an RQ queue.
 
     :param queue: the ``rq.Queue``.
-    :param server: where the workers find the server, as ``"module:name"``; it has a backend that they reach.
+    :param server: where the workers find the server, as ``"module:name"``. It needs a backend that they can reach.
     :param options: for ``Queue.enqueue``, such as ``job_timeout=3600``: RQ ends a job after three minutes by default.
     :raises RegistrationError: *server* has another form.
     """
@@ -27,9 +27,9 @@ class RQTasks(QueueRunner):
         self._options = options
 
     def attach(self, run: Callable[[str], None], shared: bool) -> None:
-        """Check the server.
+        """Check the backend of the server.
 
-        :raises RegistrationError: the workers cannot reach its backend.
+        :raises RegistrationError: the workers cannot reach it.
         """
         if not shared:
             raise RegistrationError("RQTasks needs a backend that the workers reach: Server(backend='redis://...',"

@@ -1,7 +1,7 @@
 """The same server in the eyes of others: of clients of each revision, and of the APIs of models.
 
-A comparison opens a connection of its own for each revision, all at once, which are not in the record. What an API would get is
-what :mod:`mcplite.llm` declares to it; the differences from what the server says are the problems.
+A comparison opens a connection for each revision, all at the same time; their messages are not recorded. :mod:`mcplite.llm`
+makes the declaration that an API would get. The differences between it and the server's own definition are the problems.
 """
 
 import json
@@ -24,15 +24,16 @@ ESTIMATE = ("The size is an estimate: a quarter of the characters of the declara
             " mostly within a third of it.")
 #: Seconds of one request of a comparison, and of opening the server in one revision.
 _SECONDS = 20.0
-#: Words of a schema that say nothing to a model, or are replaced by what they refer to.
+#: Keywords of a schema that a declaration need not have: they say nothing to a model, or are replaced by the schema that they
+#: refer to.
 _SILENT = frozenset({"$schema", "$id", "$comment", "title", "examples", "$ref", "$defs", "definitions", "additionalProperties"})
-#: Words that "nullable" stands for, and those that the description tells in place of Gemini's schema.
+#: Keywords that "nullable" can replace, and keywords that are written into the description, since Gemini's schema lacks them.
 _SAID_OTHERWISE = frozenset({"anyOf", "oneOf"})
 _TOLD = frozenset({"default", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"})
 
 
 def compare(server: InspectedServer) -> Dict[str, Any]:
-    """Return what a client of each revision sees, by the revision's name; an error where it sees nothing."""
+    """Return what a client of each revision sees, by the revision's name; an error if it cannot read the server."""
     found: Dict[str, Any] = {}
 
     def look(revision: str) -> None:
@@ -46,7 +47,7 @@ def compare(server: InspectedServer) -> Dict[str, Any]:
     threads = [start_thread(lambda name=one.name: look(name), f"mcplite inspector compares {one.name}")  # type: ignore[misc]
                for one in REVISIONS]
     for thread in threads:
-        thread.join()  # each request in it has a limit
+        thread.join()  # the thread ends, since each of its requests has a time limit
     return {one.name: found.get(one.name, {"error": "it could not be read"}) for one in reversed(REVISIONS)}
 
 
@@ -61,7 +62,7 @@ def _seen_in(server: InspectedServer, revision: str) -> Dict[str, Any]:
 
 
 class _ListedTools:
-    """The tools of a list, for a kit, which takes them from a client."""
+    """A list of tools in place of a client: a kit asks its client for this list only."""
 
     def __init__(self, tools: List[Tool]) -> None:
         self._tools = tools
@@ -84,7 +85,7 @@ def kits(server: InspectedServer) -> Dict[str, Any]:
     found: List[Dict[str, Any]] = [{"name": tool.name} for tool in tools]
     for api, declare in _APIS.items():
         for one, tool in zip(found, tools):
-            # One by one: a tool that cannot be declared costs no other one.
+            # Each tool is declared alone, so that a tool that cannot be declared does not affect the others.
             one[api] = _declared(tool, declare, api)
     if len(tools) > MOST_TOOLS:
         for one in found:
@@ -92,7 +93,7 @@ def kits(server: InspectedServer) -> Dict[str, Any]:
     return {"tools": found, "estimate": ESTIMATE}
 
 
-#: By API: what declares a list of tools, and returns what the API gets.
+#: By API: a function that returns the declarations that the API gets, of a client or of a list in place of one.
 _APIS: Dict[str, Callable[[Any], List[Any]]] = {
     "openai": lambda listed: openai_tools(listed).tools, "anthropic": lambda listed: anthropic_tools(listed).tools,
     "gemini": lambda listed: gemini_tools(listed).tools[0]["functionDeclarations"]}
@@ -101,7 +102,7 @@ _APIS: Dict[str, Callable[[Any], List[Any]]] = {
 def _declared(tool: Tool, declare: Callable[[Any], List[Any]], api: str) -> Dict[str, Any]:
     try:
         declaration = declare(_ListedTools([tool]))[0]
-    except Exception as error:  # of a schema that no one foresaw: the page is to show the others
+    except Exception as error:  # the schema was not foreseen; the page shows this error, and the other tools
         return {"declaration": None, "tokens": 0, "problems": [f"it cannot be declared: {printable(str(error))[:300]}"]}
     size = len(json.dumps(declaration, ensure_ascii=False))
     return {"declaration": declaration, "tokens": -(-size // CHARACTERS_PER_TOKEN),
@@ -109,7 +110,7 @@ def _declared(tool: Tool, declare: Callable[[Any], List[Any]], api: str) -> Dict
 
 
 def _problems(tool: Tool, declaration: Any, api: str) -> List[str]:
-    """Return what the API would refuse or not get, and what stands in its place."""
+    """Return texts about what the API would refuse of a tool, and what its declaration changes or leaves out."""
     problems = [one.text for one in refusals(tool) if api in one.apis]
     shown = _name_in(declaration)
     if shown != tool.name:

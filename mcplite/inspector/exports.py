@@ -1,7 +1,8 @@
 """What is recorded, for elsewhere: a request as ``curl``, as Python, as a test for pytest; messages as a cassette.
 
-Texts of a server stand in all of them, so each is written by what quotes for its language: ``shlex``, ``pprint`` and JSON.
-Secrets are masked already where heads were recorded; here a variable of the environment takes their place.
+All of them contain texts of a server, so each text is quoted for its language, by ``shlex``, ``pprint`` or JSON. Secrets in
+HTTP heads were masked when the heads were recorded; a command or program gets the environment variable ``TOKEN`` in their
+place.
 """
 
 import json
@@ -29,7 +30,7 @@ _ENVELOPE = ("io.modelcontextprotocol/", "progressToken")
 def export(traffic: Traffic, servers: Dict[str, InspectedServer], number: int, form: str) -> Tuple[str, str]:
     """Return a file name and the text of a message in another form.
 
-    :param number: of the message; that of an answer stands for its request.
+    :param number: of the message. If this is an answer, its request is exported.
     :param form: "curl", "python", "pytest" or "cassette".
     :raises InspectorError: the message is not kept any more, or has no such form.
     """
@@ -53,7 +54,7 @@ def export(traffic: Traffic, servers: Dict[str, InspectedServer], number: int, f
 
 
 def record_of_server(traffic: Traffic, server: InspectedServer) -> str:
-    """Return all that is kept of a server as a cassette."""
+    """Return the messages of a server that are kept, as a cassette."""
     return _cassette(server, traffic.messages(server.name))
 
 
@@ -74,12 +75,15 @@ def _cassette(server: InspectedServer, messages: List[Message]) -> str:
 
 
 def _revision(values: List[Any]) -> Optional[str]:
-    """Return the revision that is spoken at the end: a connection may begin with one that the server does not have."""
+    """Return the last revision that a message names: a connection may begin with one that the server does not have."""
     return next(filter(None, map(revision_in, reversed(values))), None)
 
 
 def _exchange(message: Message, around: List[Message]) -> List[Message]:
-    """Return the opening of a connection, a message, its answer, and what the server sent and was answered in between."""
+    """Return the messages that open a connection, a message, its answer, and those in between.
+
+    Other requests of the client, and their answers, are left out.
+    """
     answer = next((one for one in around if one.answers == message.number), None)
     end = message.number if answer is None else answer.number
     opening = [one for one in around if one.number < message.number
@@ -91,7 +95,7 @@ def _exchange(message: Message, around: List[Message]) -> List[Message]:
 
 
 def _value(message: Message) -> Any:
-    """Return the JSON of a message; its text where it is none."""
+    """Return the JSON value of a message; its text if it is not JSON."""
     text = message.raw.decode("utf-8", "backslashreplace")
     return text if message.kind == "invalid" else json.loads(text)
 
@@ -104,7 +108,7 @@ def _curl(message: Message, server: InspectedServer, around: List[Message]) -> s
     if message.http is None:
         if server.argv is None:
             raise InspectorError("only a message over HTTP, or to a process, can be repeated in a shell")
-        # Without HTTP the messages are lines on stdin; what follows the last one keeps stdin open for the answer.
+        # Without HTTP the messages are lines on stdin. The "sleep" behind the last one keeps stdin open until the answer comes.
         opening = [_one_line(one) for one in _exchange(message, around)
                    if one.number < message.number and one.direction == "->" and one.method != "server/discover"]
         lines = " ".join(shlex.quote(line) for line in [*opening, json.dumps(json.loads(body), ensure_ascii=False)])
@@ -118,7 +122,7 @@ def _curl(message: Message, server: InspectedServer, around: List[Message]) -> s
 
 
 def _quoted(text: str) -> str:
-    """Return a word of a shell, with the variable TOKEN in place of what is masked."""
+    """Return a word of a shell, with the variable TOKEN in place of each mask."""
     pieces = [shlex.quote(piece) if piece else "" for piece in text.split(_MASK)]
     return '"$TOKEN"'.join(pieces)
 
@@ -175,7 +179,7 @@ def _literal(value: Any, indent: int) -> str:
 
 
 def _own_params(params: Any) -> Optional[Dict[str, Any]]:
-    """Return params without what the client adds itself."""
+    """Return params without the members that the client adds itself; None if none are left."""
     if not isinstance(params, dict):
         return None
     meta = params.get("_meta")
@@ -191,7 +195,7 @@ def _target(server: InspectedServer) -> str:
 
 
 def _file_name(message: Message) -> str:
-    """Return a name for the file of a request: what it asks for, in letters that each system takes."""
+    """Return a name for the file of a request, made of what it asks for, in characters that are valid on each system."""
     value = _value(message)
     params = value.get("params") if isinstance(value, dict) else None
     params = params if isinstance(params, dict) else {}

@@ -17,7 +17,7 @@ _log = get_logger(__name__)
 #: Parts of the names of secrets, in upper or lower case: names of header fields, and names of URL parameters.
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|api-?key|credential|dpop", re.IGNORECASE)
 _SECRET_PARAMETER = re.compile(r"token|secret|password|key|code|sig|auth|credential|assertion", re.IGNORECASE)
-#: Fields that only look like secrets.
+#: Header fields, in lower case, whose names look like those of secrets, but whose values are none.
 _HARMLESS = frozenset({"proxy-authentication-info", "mcp-param-token-type"})
 
 
@@ -44,7 +44,7 @@ def masked_url(url: str) -> str:
 
 
 class RecordingSession(requests.Session):
-    """A session that passes the heads on.
+    """A session that passes the heads of each request and response to a function.
 
     :param record: gets the body of the request, and both heads as the page shows them; on the thread that sends.
     """
@@ -52,7 +52,7 @@ class RecordingSession(requests.Session):
     def __init__(self, record: Callable[[Any, Dict[str, Any]], object]) -> None:
         super().__init__()
         self._record = record
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # as without a session of one's own
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # no cookies, as in a session of the client's own
 
     def send(self, request: Any, **options: Any) -> Any:
         response = super().send(request, **options)
@@ -60,6 +60,6 @@ class RecordingSession(requests.Session):
             sent = {"method": request.method, "url": masked_url(request.url), "headers": masked_headers(request.headers)}
             came = {"status": response.status_code, "headers": masked_headers(response.headers)}
             self._record(request.body, {"request": sent, "response": came})
-        except Exception:  # the response counts all the same
+        except Exception:  # a failure here must not fail the request
             _log.exception("the heads of a request were not recorded")
         return response

@@ -8,8 +8,8 @@
                             v          v
                           failed <─────┘        open() leads on from there as well
 
-Each call, each opening and each closing runs on a thread of its own, so that a server which does not answer costs its own call
-alone. What the server asks is in :mod:`.page_questions`.
+Each call, each opening and each closing runs on a thread of its own, so that a server which does not answer holds up nothing
+else. :mod:`.page_questions` has the questions of the server.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _MOST_RUNNING, _MOST_FINISHED, _MOST_RESULT_BYTES = 64, 200, 16 << 20
 _MOST_TASKS, _LONGEST_TASK_ID = 50, 1_000
 #: Characters of an error's text.
 _LONGEST_ERROR = 4_000
-#: The call whose thread, or a thread on its behalf, runs now.
+#: The call for which the current thread runs; None for none.
 _current: "contextvars.ContextVar[Optional[InspectedCall]]" = contextvars.ContextVar("mcplite inspected call", default=None)
 
 
@@ -64,7 +64,7 @@ class InspectedCall:
         self.progress: Optional[Dict[str, Any]] = None
         self.result: Optional[Dict[str, Any]] = None
         self.error: Optional[Dict[str, Any]] = None
-        #: Characters of the latest event.
+        #: Characters of the JSON of the latest event about this call.
         self.size = 0
 
     def values(self) -> Dict[str, Any]:
@@ -74,7 +74,7 @@ class InspectedCall:
 
 
 class _OpenClient:
-    """A client, and the session that its requests travel by, if the server has a URL."""
+    """A client, and the HTTP session through which it sends, if the server has a URL."""
 
     def __init__(self, client: Client, session: Any) -> None:
         self.client, self._session = client, session
@@ -95,15 +95,15 @@ def error_values(error: Exception) -> Dict[str, Any]:
 
 
 class InspectedServer:
-    """One server, from any thread.
+    """One server; any thread may call its methods.
 
     :param name: unique in the inspector.
     :param target: what ``connect()`` takes, or a function that returns it, which is called each time that it is opened.
     :param options: returns further keywords of ``connect()``, by which the server is reached: ``env``, ``auth`` and such.
-    :param traffic: takes what is seen.
+    :param traffic: records the messages, notes and states of the server.
     :param numbers: of calls and questions, in the whole inspector.
     :param problem: why it cannot be opened; None if it can.
-    :param text: the target as people write it; None for what it looks like by itself.
+    :param text: the target as people write it; None to make it of *target*.
     :param timeout: seconds of each request without progress, unless the page says otherwise.
     :param max_timeout: seconds of each request in all; None for no limit.
     """
@@ -115,7 +115,7 @@ class InspectedServer:
         self._options, self._traffic, self._numbers, self._text = options, traffic, numbers, text
         self._timeout, self._max_timeout = timeout, max_timeout
         self.url: Optional[str] = _url_of(target)
-        #: Those that the server asks.
+        #: The questions that the server asks.
         self.questions = PageQuestions(name, traffic, numbers, self._calling)
         #: Guards the fields below; held for assignments and work in memory only.
         self._lock = threading.RLock()
@@ -123,7 +123,8 @@ class InspectedServer:
         self._state = "closed" if problem is None else "failed"
         self._error = problem
         self._connection: Optional[_OpenClient] = None
-        #: Counts what was asked for: a thread that opens notices that something newer was.
+        #: Counts openings and closings. By it, a thread that opens a connection notices that a newer opening, or a closing, was
+        #: asked for meanwhile.
         self._turn = 0
         self._calls: Dict[int, InspectedCall] = {}
         #: The ids of the tasks that calls have started, oldest first.
@@ -131,10 +132,11 @@ class InspectedServer:
         self._threads: List[threading.Thread] = []
         self._borrowed: List[Client] = []
         self._roots: List[types.Root] = []
-        #: That the user has chosen for this connection; None for the usual one.
+        #: The log level that the user has chosen for this connection; None if the user has chosen none.
         self._log_level: Optional[str] = None
         self._ended = False
-        #: Held by the thread that opens or closes a connection, for as long as that takes: they follow one another.
+        #: Held by a thread that opens a connection, for as long as that takes. The thread first closes the connection before,
+        #: so openings follow one another. A closing without an opening does not hold it.
         self._moving = threading.Lock()
 
     @property
@@ -173,11 +175,11 @@ class InspectedServer:
         return values
 
     def announce(self) -> None:
-        """Tell the page the state."""
+        """Send the state to the page."""
         self._traffic.set("server", self.name, self.values())
 
     def open(self, revision: Optional[str] = None) -> None:
-        """Begin to open a connection, in place of one that is there.
+        """Begin to open a connection; one that is open is closed first.
 
         :param revision: the only one to accept; None for the newest that the server has.
         """
@@ -229,7 +231,7 @@ class InspectedServer:
         self.announce()
 
     def _drop(self, state: str, error: Optional[str]) -> None:
-        """Change the state, and close the connection in the background, which ends an opening as well; with the lock."""
+        """Change the state, and close the connection on another thread, also while it is being opened; called with the lock."""
         connection, self._connection = self._connection, None
         self._turn += 1
         self._state, self._error = state, error
@@ -288,7 +290,7 @@ class InspectedServer:
             changed("templates")()
 
         client = self.connect(
-            revision, log_handler=lambda message: None,  # asks for them; the page shows the messages themselves
+            revision, log_handler=lambda message: None,  # with a handler, the client asks for log messages; the page has them
             options=ClientOptions(
                 max_timeout=self._max_timeout, cache=False, validate=False, sampling_tools=True, sampling_context=True,
                 on_message=lambda connection, direction, data: self._traffic.add(name, direction, data, connection),
@@ -343,7 +345,7 @@ class InspectedServer:
     def client(self) -> Client:
         """Return the open client.
 
-        :raises InspectorError: it is not open.
+        :raises InspectorError: the server is not open.
         """
         with self._lock:
             if self._state != "open" or self._connection is None:
@@ -366,7 +368,7 @@ class InspectedServer:
             raise InspectorError(_worded(error), 502) from error
 
     def _started_tasks(self, client: Client) -> List[Any]:
-        """Return the tasks that calls from here have started, for a server that lists none."""
+        """Return the tasks that calls of the page have started, for a server that cannot list its tasks."""
         with self._lock:
             ids = list(self._tasks)
         found = []
@@ -381,7 +383,7 @@ class InspectedServer:
     def task(self, id: str) -> Dict[str, Any]:
         """Return a task as it is now, as on the wire.
 
-        :raises InspectorError: the server is not open, or does not know it.
+        :raises InspectorError: the server is not open, or does not know the task.
         """
         try:
             return self.client().request("tasks/get", {"taskId": id}, fresh=True)
@@ -389,7 +391,7 @@ class InspectedServer:
             raise InspectorError(_worded(error), 502) from error
 
     def _note_task(self, result: Mapping[str, Any]) -> None:
-        """Remember the task that a result stands for, if it does; called with the lock."""
+        """Remember the id of a task, if a result says that one was started; called with the lock."""
         inside = result.get("task")
         id = (inside if isinstance(inside, dict) else result if result.get("resultType") == "task" else {}).get("taskId")
         if isinstance(id, str) and len(id) <= _LONGEST_TASK_ID:
@@ -400,7 +402,7 @@ class InspectedServer:
     def call(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float]) -> int:
         """Begin a request; return the number of the call.
 
-        :param timeout: seconds without progress; None for the usual ones.
+        :param timeout: seconds without progress; None for the ``timeout`` of this server.
         :raises InspectorError: the server is not open, or too many calls run.
         """
         client = self.client()
@@ -428,11 +430,11 @@ class InspectedServer:
                 self._note_task(result)
             call.ended, call.result, call.error, call.state = time.time(), result, error, state
             self._tell(call)
-            call.result = None  # the event has it
+            call.result = None  # the event has it already
             self._forget_calls()
 
     def _request(self, client: Client, call: InspectedCall, timeout: float) -> Dict[str, Any]:
-        """Send the request; what has another form in other revisions goes by the method of the client that knows them."""
+        """Send the request, by the client's own method if the form of such a request depends on the revision."""
         params = call.params or {}
         if call.method == "logging/setLevel" and isinstance(params.get("level"), str):
             client.set_log_level(params["level"], timeout=timeout, cancel=call.token)
@@ -460,7 +462,7 @@ class InspectedServer:
     def _calling(self) -> Optional[int]:
         """Return the number of the call that a question on this thread belongs to; None if that is not known.
 
-        A question of a session does not say it: it is the call that runs, if that is one alone.
+        If the thread handles the question for no call, the question belongs to the only call that runs, if there is just one.
         """
         call = _current.get()
         if call is None:

@@ -35,7 +35,7 @@ class InspectedTarget(NamedTuple):
     options: Callable[[], Mapping[str, Any]] = dict
     #: Why it cannot be used; None if it can.
     problem: Optional[str] = None
-    #: The target as people write it; None for what it looks like by itself.
+    #: The target as people write it; None to make it of ``target``.
     text: Optional[str] = None
 
 
@@ -64,7 +64,7 @@ class Inspector:
             server.set_roots(list(roots))
         for server in self.servers.values():
             server.announce()
-        #: Guards the walks, by server; held for dictionary work, and for starting a thread.
+        #: Guards the latest walk of each server, by its name; held for dictionary work, and for starting a thread.
         self._lock = threading.Lock()
         self._walks: Dict[str, ServerWalk] = {}
         self._thread: Optional[threading.Thread] = None
@@ -255,14 +255,14 @@ class Inspector:
         return self._walk(server, server.url, True, revision)
 
     def _walk(self, server: InspectedServer, url: str, login: bool, revision: Optional[str]) -> Any:
-        """Begin a walk, unless one of the same kind is on its way.
+        """Begin a walk, unless a walk of this kind runs already for the server.
 
         :param revision: to open the server in, after a login.
         """
         from .server_login import ServerWalk
 
         def logged_in() -> None:
-            # Another request may have opened it meanwhile, and the inspector may have ended.
+            # Nothing happens if another request has opened the server meanwhile, or if the inspector has ended.
             with contextlib.suppress(InspectorError):
                 server.open_if_closed(revision)
 

@@ -26,7 +26,7 @@ _MOST_BYTES = 8 << 20
 
 
 class InspectorError(Exception):
-    """What the page asked for cannot be done; the text is for people, and ``status`` is that of HTTP."""
+    """A request of the page cannot be carried out; the text is for people, and ``status`` is the one of the HTTP response."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class PageQuestions(ClientObserver):
     """The open questions of one server; its methods are the handlers of its client.
 
     :param server: its name.
-    :param traffic: tells the page of them.
+    :param traffic: shows the questions to the page.
     :param numbers: of questions.
     :param calling: returns the number of the call that a question on the current thread belongs to, if that is known.
     """
@@ -58,7 +58,7 @@ class PageQuestions(ClientObserver):
         self._open: Dict[int, _Question] = {}
         self._canned: Optional[Dict[str, Any]] = None
         self._ended = False
-        #: The params of the question that a thread deals with, as they are on the wire.
+        #: In each thread of a handler: the params of the question that it handles, as they are on the wire.
         self._wire = threading.local()
 
     # --- on the threads of the client's handlers -----------------------------------------------------------------
@@ -74,12 +74,12 @@ class PageQuestions(ClientObserver):
         return types.ElicitResult(answer["action"], answer.get("content"))
 
     def sample(self, asked: AskedSampling) -> Any:
-        """Return the page's answer in place of a model, or the one that stays the same."""
+        """Return the page's answer in place of a model; if a canned result is set, return that."""
         canned = self._canned
         return canned if canned is not None else self._ask("sampling", asked)
 
     def _ask(self, kind: str, asked: Any) -> Any:
-        """Return what the page answers.
+        """Show a question on the page, wait for the answer, and return it.
 
         :raises RemoteError: the page refuses, or the question is too long for it.
         :raises Cancelled: the server has withdrawn the question, or the connection has ended.
@@ -116,7 +116,7 @@ class PageQuestions(ClientObserver):
         """Answer a question; return whether it is one of this server.
 
         :param result: the answer on the wire; None if *error* refuses.
-        :raises InspectorError: the answer has another form than the question asks for; it stays open.
+        :raises InspectorError: the answer has another form than the question asks for; the question stays open.
         """
         with self._lock:
             question = self._open.get(number)
@@ -159,12 +159,12 @@ class PageQuestions(ClientObserver):
         return encoded
 
     def set_canned(self, canned: Optional[Dict[str, Any]]) -> None:
-        """Answer sampling by a result that stays the same; None asks the page each time."""
+        """Answer each sampling request with the result *canned*; None asks the page each time."""
         with self._lock:
             self._canned = canned
 
     def end(self) -> None:
-        """Withdraw all questions, and those that still come."""
+        """Withdraw all open questions, and each one that still comes."""
         with self._lock:
             self._ended = True
             questions = list(self._open.values())

@@ -8,10 +8,10 @@ user of this machine, and every page in a browser on it, can connect to the port
 - with the cookie, which the browser gets once, for the token that the command prints,
 - under ``/api/`` with the key, which the browser gets with the cookie and keeps for this port: a cookie goes to all ports of a
   host, so that a program which the user visits at another port could use it,
-- as a POST of JSON where it changes something, which a form of another page cannot send.
+- as a POST of JSON, if it changes something: a form of another page cannot send one.
 
-:class:`~http.server.ThreadingHTTPServer` of the standard library serves: a handful of connections of one browser, each of which
-ends with its response.
+:class:`~http.server.ThreadingHTTPServer` of the standard library is enough: it serves a few connections of one browser, and
+each connection ends with its response.
 """
 
 import contextlib
@@ -43,7 +43,8 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 #: The media types of the page's files, by extension; no others are served.
 _TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
           ".svg": "image/svg+xml", ".png": "image/png"}
-#: Of every response. What a server says must not run in the page, and the token must not leave by a Referer.
+#: Header fields of every response. A text of an inspected server must not run as code in the page, and no Referer may have the
+#: token.
 _HEADERS = (
     ("Content-Security-Policy",
      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src data: blob:;"
@@ -56,13 +57,14 @@ _HEADERS = (
 _WRITE_BYTES = 64 << 10
 #: Bytes of a request's body.
 _MOST_BODY = 16 << 20
-#: Connections of the page at once, of which a browser opens six; event streams among them; and connections of others.
+#: Limits at any time: connections that have shown the cookie (a browser opens six), event streams among them, and connections
+#: that have not shown it.
 _MOST_CONNECTIONS, _MOST_STREAMS, _MOST_STRANGERS = 64, 16, 32
-#: Seconds for each read and write of one connection, and between two signs of life of an event stream.
+#: Seconds for each read and write of one connection, and seconds after which an event stream without events gets a comment.
 _CONNECTION_SECONDS, _QUIET_SECONDS = 30.0, 15.0
 
 
-#: Where to get cookie and key.
+#: The answer to a request without the cookie or the key.
 _WHERE = ("open the address with the token, which the command has printed; the token works once, so start the inspector"
           " again for another browser")
 
@@ -72,19 +74,19 @@ class PageFile(NamedTuple):
 
     media_type: str
     body: bytes
-    #: The name under which the browser saves it; None for what it shows.
+    #: The name under which the browser saves it; None if the browser shows it.
     filename: Optional[str] = None
 
 
 class PageServer(ThreadingHTTPServer):
     """Serves the page on 127.0.0.1; each connection has a thread, which ends with it.
 
-    A connection that has not shown the cookie is a stranger's. The oldest stranger makes room for a new connection where there
-    are too many, so that idle ones cannot keep the page out.
+    A connection that has not shown the cookie is a stranger. If there are too many strangers, each new connection closes the
+    oldest one, so that idle ones cannot keep the page out.
 
     :param port: 0 for any free port.
-    :param reads: what ``GET /api/NAME`` returns, by name; each function gets the query.
-    :param actions: what ``POST /api/NAME`` does, by name; each function gets the body, and returns what becomes the answer.
+    :param reads: by NAME: the function that returns the answer to ``GET /api/NAME``; it gets the query.
+    :param actions: by NAME: the function that carries out ``POST /api/NAME``; it gets the body, and returns the answer.
     :param traffic: the events.
     :raises OSError: it cannot listen there.
     """
@@ -97,7 +99,8 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, port: int, reads: Mapping[str, Callable[[Mapping[str, str]], PageFile]],
                  actions: Mapping[str, Callable[[Dict[str, Any]], Any]], traffic: Traffic) -> None:
         self.reads, self.actions, self.traffic = reads, actions, traffic
-        #: Guards the four below; held for dictionary work. The token is None once it was used, a thread until it has begun.
+        #: Guards the four fields below; held for dictionary work. ``_token`` is None once it was used. The value of a
+        #: connection is None until its thread has begun.
         self._lock = threading.Lock()
         self._token: Optional[str] = secrets.token_urlsafe(32)
         self._streams = 0
@@ -115,7 +118,7 @@ class PageServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         if os.name != "posix":
             self.socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE"), 1)
-        TCPServer.server_bind(self)  # HTTPServer's looks up the name of the address
+        TCPServer.server_bind(self)  # the method of HTTPServer looks up the host name of the address
 
     def get_request(self) -> Tuple[socket.socket, Any]:
         try:
@@ -148,7 +151,7 @@ class PageServer(ThreadingHTTPServer):
     def trust(self, connection: socket.socket) -> None:
         """Note that a connection has shown the cookie.
 
-        :raises InspectorError: there are too many of these.
+        :raises InspectorError: there are too many connections that have shown it.
         """
         with self._lock:
             if len(self._own) >= _MOST_CONNECTIONS:
@@ -160,7 +163,7 @@ class PageServer(ThreadingHTTPServer):
         """End all connections, and wait for their threads."""
         with self._lock:
             connections = {**self._strangers, **self._own}
-        until = time.monotonic() + 2.0  # a doctor may still wait for a server; its thread ends with it
+        until = time.monotonic() + 2.0  # a thread may still wait for an inspected server; it ends after that
         for connection, thread in connections.items():
             with contextlib.suppress(OSError):  # it is closed already
                 connection.shutdown(socket.SHUT_RDWR)
@@ -183,14 +186,14 @@ class PageServer(ThreadingHTTPServer):
             if self._token is None or not _same(token, self._token):
                 return None
             self._token = None
-        # What follows # is for the page's script alone, and is not sent to any server.
+        # A browser sends no server the part behind "#": only the script of the page gets the key.
         return [("Location", f"/#key={self._key}"),
                 ("Set-Cookie", f"{self._cookie_name}={self._secret}; Path=/; HttpOnly; SameSite=Strict")]
 
     def check(self, request: "_PageConnection") -> None:
         """Check where a request comes from.
 
-        :raises InspectorError: it is not of the page.
+        :raises InspectorError: it does not come from the page.
         """
         hosts = [parse_host(host) for host in request.headers.get_all("Host", [])]
         if len(hosts) != 1 or hosts[0] is None or not is_loopback(hosts[0][0]) or (hosts[0][1] or 80) != self.port:
@@ -199,7 +202,7 @@ class PageServer(ThreadingHTTPServer):
         own = ("http", hosts[0][0], None if self.port == 80 else self.port)
         if origins and [parse_origin(origin) for origin in origins] != [own]:
             raise InspectorError("only the inspector's own page may ask", 403)
-        # A page at another port of this machine is of the same site, so that its requests have the cookie.
+        # A page at another port of this machine is of the same site, so the browser adds the cookie to its requests.
         if request.headers.get_all("Sec-Fetch-Site", []) not in ([], ["same-origin"], ["none"]):
             raise InspectorError("only the inspector's own page may ask", 403)
 
@@ -219,7 +222,7 @@ class PageServer(ThreadingHTTPServer):
     def check_key(self, key: str) -> None:
         """Check the key of a request under ``/api/``.
 
-        :raises InspectorError: it is another one.
+        :raises InspectorError: the key is wrong.
         """
         if not _same(key, self._key):
             raise InspectorError(_WHERE, 401)
@@ -242,7 +245,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _PageConnection(BaseHTTPRequestHandler):
-    """One request of the page, or of what else connects."""
+    """One request of the page, or of another program that has connected."""
 
     server: PageServer
     protocol_version = "HTTP/1.1"
@@ -263,7 +266,7 @@ class _PageConnection(BaseHTTPRequestHandler):
         except InspectorError as error:
             self._send_json({"error": str(error)}, error.status)
         except OSError:
-            raise  # the browser has gone
+            raise  # the browser has closed the connection
         except Exception as error:
             _log.exception("a request of the inspector's page failed")
             self._send_json({"error": f"the inspector failed: {type(error).__name__}"}, 500)
@@ -297,7 +300,7 @@ class _PageConnection(BaseHTTPRequestHandler):
     def _admit(self, path: str, query: Mapping[str, str]) -> None:
         self.server.check_cookie(self)
         if path.startswith("/api/"):
-            # An event stream and a link to a file have no headers of the page's own.
+            # The script of the page cannot give headers to an event stream or to a link to a file: their query has the key.
             self.server.check_key(self.headers.get("Inspector-Key") or query.get("key", ""))
         self.server.trust(self.connection)
 
@@ -319,7 +322,7 @@ class _PageConnection(BaseHTTPRequestHandler):
 
     def _send_file(self, name: str) -> None:
         extension = os.path.splitext(name)[1]
-        # A name of one part, as the folder lists it: nothing is put together of what comes from elsewhere.
+        # The name must be one that the folder lists, so no request can lead to a file outside of the folder.
         if extension not in _TYPES or name not in _page_files():
             raise InspectorError(f"the page has no file {name[:100]!r}", 404)
         with open(os.path.join(_FOLDER, name), "rb") as file:
@@ -338,7 +341,7 @@ class _PageConnection(BaseHTTPRequestHandler):
                     events += f"event: {entry.event}\nid: {entry.number}\ndata: {lines}\n\n".encode("utf-8")
                     number = entry.number
                     if len(events) >= _WRITE_BYTES or entry is entries[-1]:
-                        self.wfile.write(events)  # many at once: a flood has a hundred thousand
+                        self.wfile.write(events)  # many events at once: there may be thousands of them
                         events = bytearray()
                 if not entries:
                     self.wfile.write(b": still here\n\n")
@@ -354,14 +357,14 @@ class _PageConnection(BaseHTTPRequestHandler):
             self.wfile.write(file.body)
 
     def _begin(self, status: int, kind: str, more: List[Tuple[str, str]]) -> None:
-        self.request_version = self.protocol_version  # without one, as of what is no request, there would be no headers
+        self.request_version = self.protocol_version  # for a malformed request it may be HTTP/0.9, which has no headers
         self.send_response_only(status)
         for name, value in (("Content-Type", kind), *_HEADERS, *more):
             self.send_header(name, value)
         self.end_headers()
 
     def send_error(self, code: int, message: Optional[str] = None, explain: Optional[str] = None) -> None:
-        """Refuse what is no request."""
+        """Refuse a malformed request."""
         self.close_connection = True
         self._send_json({"error": message or HTTPStatus(code).phrase}, code)
 

@@ -23,7 +23,7 @@ from .page_questions import InspectorError
 
 __all__ = ["NO_STEPS", "ServerWalk"]
 
-#: Seconds of a login, which a person needs, and until a thread has noticed that it shall end.
+#: Seconds that a person has for a login, and seconds that :meth:`ServerWalk.end` waits for the thread at most.
 _LOGIN_SECONDS, _END_SECONDS = 300.0, 30.0
 _STATES = {"ok": "good", "note": "note", "warning": "note", "error": "fault"}
 #: The walk of a server that is started here.
@@ -49,22 +49,23 @@ class ServerWalk:
     :param url: of the server.
     :param headers: sent with each request to the server.
     :param login: whether the user logs in on the way.
-    :param told: called with the members of the event ``walk`` after each change; on that thread, but for the first time.
-    :param logged_in: called when a login has ended well; on that thread.
+    :param told: called with the members of the event ``walk`` after each change: the first time by the caller's thread, then by
+        the thread of the walk.
+    :param logged_in: called by the thread of the walk when a login has ended well.
     :raises InspectorError: a header cannot be given to the doctor.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], login: bool, told: Callable[[Mapping[str, Any]], object],
                  logged_in: Callable[[], object]) -> None:
         for name, value in headers.items():
-            if "${" in value:  # the command would fill in a variable there
+            if "${" in value:  # the doctor would fill in a variable of the environment there
                 raise InspectorError(f"the header {name!r} has a value with '${{', with which the steps cannot be walked")
         self._options = argparse.Namespace(header=[f"{name}: {value}" for name, value in headers.items()], register=False,
                                            login=login, no_browser=True, timeout=_LOGIN_SECONDS)
         self._url, self._told, self._logged_in = url, told, logged_in
         self.login = login
         self._findings: List[Finding] = []
-        #: Set by any thread; the walk's own looks at it between two steps, and while it waits for the user.
+        #: Set by any thread. The thread of the walk looks at it after each finding, and while it waits for the user.
         self._stopping = threading.Event()
         self.over = False
         self._tell("running")
@@ -104,16 +105,16 @@ class ServerWalk:
         return errors[-1] if errors else None
 
     def end(self) -> None:
-        """Give the walk up, and return when its thread has noticed."""
+        """Stop the walk, and return when its thread has ended, or after ``_END_SECONDS``."""
         self._stopping.set()
         self._thread.join(_END_SECONDS)
 
 
 class _PageAgent(UserAgent):
-    """A browser that is there already: the page opens the URL, and it comes back to a port of this machine.
+    """Uses the browser that shows the page: the page opens the URL, and the login redirects to a port of this machine.
 
-    :param show: takes the URL.
-    :param check: called every moment; gives the login up by raising.
+    :param show: called with the URL that the page has to open.
+    :param check: called again and again while the login waits; it ends the login by raising an error.
     """
 
     def __init__(self, show: Callable[[str], object], check: Callable[[], None]) -> None:

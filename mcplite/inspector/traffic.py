@@ -4,10 +4,10 @@ Three kinds of entries share one numbering, which an event stream resumes by:
 
 - *Messages* of both directions, with their times, and which response answers which request.
 - *Notes*: lines of stderr, changed lists, questions that are closed.
-- *States*: of a server, a call, an open question. A new state takes the place of the one before.
+- *States*: of a server, a call, an open question. A new state replaces the one before.
 
-Each kind is bounded, and the oldest entries are dropped first. A page that reads slowly costs nothing: there is no queue for
-each page, it reads on from the number of the last entry that it has.
+Messages and notes are bounded, and the oldest ones are dropped first. A page that reads slowly needs no memory here: there is
+no queue for each page, and a page reads on from the number of the last entry that it has.
 """
 
 import itertools
@@ -24,7 +24,7 @@ __all__ = ["TrafficEntry", "Message", "Traffic", "to_json"]
 _MOST_MESSAGES, _MOST_BYTES = 10_000, 16 << 20
 #: Notes that are kept, their characters, and those of one line of stderr.
 _MOST_NOTES, _MOST_NOTE_CHARACTERS, _LONGEST_LINE = 2_000, 4 << 20, 4_000
-#: Bytes of a message up to which the page gets it whole, and of the beginning that it gets of a longer one.
+#: Bytes of a message up to which the page gets it whole, and the bytes that the page gets of a longer one.
 _WHOLE_BYTES, _BEGINNING_BYTES = 256 << 10, 16 << 10
 #: Messages of one batch that are shown one by one.
 _MOST_IN_BATCH = 1_000
@@ -40,12 +40,12 @@ class TrafficEntry(NamedTuple):
     number: int
     event: str
     text: Callable[[], str]
-    #: The number of the message that the event tells more about; 0 for all others.
+    #: If the event adds facts to a message: the number of this message. 0 for all other events.
     about: int = 0
 
 
 class Message:
-    """One message that has passed. Its members are those of the event, in the page's words; ``raw`` are its bytes."""
+    """One message that was sent or received. Its members are those of the event for the page; ``raw`` has its bytes."""
 
     def __init__(self, number: int, server: str, direction: str, raw: bytes, connection: int) -> None:
         self.number, self.server, self.direction, self.raw, self.connection = number, server, direction, raw, connection
@@ -55,11 +55,11 @@ class Message:
         self.answers: Optional[int] = None
         self.duration: Optional[float] = None
         self.http: Optional[Dict[str, Any]] = None
-        #: Bytes that count for what is kept.
+        #: Bytes that count to the limit of all messages: those of the message, and of its HTTP heads.
         self.kept_bytes = len(raw)
 
     def read(self, value: Any) -> None:
-        """Take kind, method and id from the JSON value that the message is."""
+        """Set kind, method and id by the JSON value of the message."""
         if not isinstance(value, dict):
             return
         method, id = value.get("method"), value.get("id")
@@ -100,7 +100,7 @@ class Traffic:
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
         self._messages: Deque[Tuple[TrafficEntry, Optional[Message]]] = deque()
-        #: Each with its characters.
+        #: Each note, with the number of its characters.
         self._notes: Deque[Tuple[TrafficEntry, int]] = deque()
         self._note_characters = 0
         #: By kind and key; the entry of the latest state.
@@ -117,7 +117,7 @@ class Traffic:
     # --- what is recorded --------------------------------------------------------------------------------------
 
     def add(self, server: str, direction: str, raw: bytes, connection: int = 0) -> None:
-        """Record what passed over the wire: one message, a batch of them, or what is none.
+        """Record bytes that were sent or received: one message, a batch of messages, or bytes that are no message.
 
         :param connection: the number of the connection; each has ids of its own.
         """
@@ -167,7 +167,7 @@ class Traffic:
     def add_http(self, server: str, body: Any, http: Dict[str, Any]) -> None:
         """Note the HTTP request and response that carried a message.
 
-        :param body: of the request, which finds the message.
+        :param body: of the request. The latest messages are searched for the one with these bytes.
         """
         with self._lock:
             for _, message in itertools.islice(reversed(self._messages), 200):
@@ -184,7 +184,7 @@ class Traffic:
                     return
 
     def note(self, event: str, values: Mapping[str, Any]) -> None:
-        """Record an event that stands for itself."""
+        """Record an event that no later one replaces."""
         text = to_json(values)
         with self._lock:
             self._notes.append((TrafficEntry(next(self._numbers), event, lambda: text), len(text)))
@@ -199,7 +199,7 @@ class Traffic:
         self.note("stderr", {"server": server, "time": time.time(), "line": line[:_LONGEST_LINE] + cut})
 
     def set(self, event: str, key: object, values: Mapping[str, Any]) -> int:
-        """Record a state, in place of the state of the same event and key before; return the characters of its JSON."""
+        """Record a state, which replaces the earlier state of this event and key; return the characters of its JSON."""
         text = to_json(values)
         with self._lock:
             self._set(event, str(key), text)
@@ -243,7 +243,7 @@ class Traffic:
     def after(self, number: int, seconds: float) -> List[TrafficEntry]:
         """Return the entries behind a number, in order; wait for the first, *seconds* at most.
 
-        :param number: 0 for all. An entry that tells more of a message is left out if the message itself is among them.
+        :param number: 0 for all. An entry that adds facts to a message is left out if the message itself is returned.
         """
         with self._lock:
             found = self._after(number)
@@ -272,14 +272,14 @@ class Traffic:
         return self._closed
 
     def close(self) -> None:
-        """Wake all who wait; idempotent."""
+        """Wake all threads that wait for entries; idempotent."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
 
 
 def _json_of(raw: bytes) -> Any:
-    """Return the value of a JSON text as a browser would read it; None for all that is none."""
+    """Return the value of a JSON text that a browser can read, too; None if the bytes are no such text."""
     try:
         return json.loads(raw.decode("utf-8"), parse_constant=_refuse, parse_int=_integer)
     except (ValueError, RecursionError):

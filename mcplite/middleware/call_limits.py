@@ -105,7 +105,8 @@ class LimitResults:
     """Keeps results below a size, so that one call does not fill the context of a model.
 
     A tool whose result is larger fails with a text that says so, for the model to ask for less. With ``cut=True`` the texts
-    of a result without structured content are cut off instead. Another method fails with an internal error.
+    of a result without structured content are cut off instead, so that they have this size as JSON together. Another method
+    fails with an internal error.
 
     :param bytes: of the result as JSON; default a million.
     :param cut: whether texts are cut off.
@@ -133,18 +134,22 @@ class LimitResults:
     def _shortened(self, content: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         left, kept = self.bytes, []
         for item in content:
-            data = item["text"].encode("utf-8", "replace")
-            if len(data) <= left:
+            text = item["text"]
+            if _size(text) - 2 <= left:
                 kept.append(item)
-                left -= len(data)
+                left -= _size(text) - 2
                 continue
-            short = data[:left].decode("utf-8", "ignore")
-            return [*kept, {**item, "text": f"{short}\n[{len(short):,} of {len(item['text']):,} characters]"}]
+            # The longest beginning that fits; each character takes a byte at least.
+            fits, most = 0, min(len(text), left)
+            while fits < most:
+                middle = (fits + most + 1) // 2
+                fits, most = (middle, most) if _size(text[:middle]) - 2 <= left else (fits, middle - 1)
+            return [*kept, {**item, "text": f"{text[:fits]}\n[{fits:,} of {len(text):,} characters]"}]
         return kept
 
 
-def _size(result: Any) -> int:
-    return len(encode_json(result).encode("utf-8", "replace"))
+def _size(value: Any) -> int:
+    return len(encode_json(value).encode("utf-8", "backslashreplace"))
 
 
 class FilterTools:

@@ -49,7 +49,8 @@ class CacheResults:
         if kept is not None:
             return kept  # type: ignore[no-any-return]
         result = proceed()
-        if not result.get("isError") and "task" not in result and result.get("resultType", "complete") == "complete":
+        unfit = ctx.has_asked or result.get("isError") or "task" in result
+        if not unfit and result.get("resultType", "complete") == "complete":
             try:
                 ctx.store.apart("results").put(key, result, ttl=self.ttl)
             except (RemoteError, ValueError):

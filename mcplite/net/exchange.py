@@ -107,7 +107,8 @@ class Exchange:
         if self.records_address:
             # Now: once the server has closed, getpeername() fails, and a second lookup of its name may differ.
             with contextlib.suppress(OSError):
-                self.address = str(sock.getpeername()[0])
+                peer = sock.getpeername()
+                self.address = str(peer[0]) if isinstance(peer, tuple) else None  # a socket of a file has a path, or no name
         with self._lock:
             self._sock = sock
 

@@ -159,6 +159,11 @@ class Stamped(Encoded):
         self._fixed = fixed
 
     @property
+    def text(self) -> str:
+        own, end = self.unclosed
+        return own[:-1] + end
+
+    @property
     def unclosed(self) -> Tuple[str, str]:
         return encode_params(self.value), f'{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 

@@ -95,8 +95,9 @@ def checked_options(options: Any, what: str) -> ServerOptions:
     if runner is not None and not callable(getattr(runner, "submit", None)):
         raise RegistrationError(f"{what}: tasks= must be mcplite.tasks.Tasks(...), or a runner with a method"
                                 f" submit(name, payload), as CeleryTasks and RQTasks have, not {quoted(runner)}")
-    if not isinstance(options.hide_unauthorized, bool):
-        raise RegistrationError(f"{what}: hide_unauthorized= must be True or False, not {quoted(options.hide_unauthorized)}")
+    for name in ("hide_unauthorized", "trusted_patterns"):
+        if not isinstance(getattr(options, name), bool):
+            raise RegistrationError(f"{what}: {name}= must be True or False, not {quoted(getattr(options, name))}")
     for name in ("on_roots_changed", "on_subscribe"):
         if getattr(options, name) is not None:
             checked_function(getattr(options, name), f"{what}: {name}=")

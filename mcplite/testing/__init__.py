@@ -24,7 +24,7 @@ _MODULES = {"AgreeingIssuer": "agreeing_issuer", "issuer": "agreeing_issuer", "c
 
 
 def __getattr__(name: str) -> Any:
-    """Load what has a name on its first use."""
+    """Return the object of a name, and load its module on the first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_MODULES[name]}", __name__), name)

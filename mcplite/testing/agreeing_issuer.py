@@ -1,7 +1,7 @@
 """An authorization server for tests: on a port of this machine, with a user who agrees to everything.
 
-It is a whole :class:`~mcplite.auth.Issuer` but for its pages: a client of any kind that asks at ``/authorize`` is sent back at
-once. So a test logs in with no browser, and its tokens are verified, expire, are refreshed and revoked as real ones are.
+It is a complete :class:`~mcplite.auth.Issuer`, but it shows no pages: it redirects any client that asks at ``/authorize`` back
+at once. So a test logs in without a browser, and its tokens are verified, expire, are refreshed and revoked as real ones are.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class AgreeingIssuer(Issuer):
 
     def _begin(self, endpoint: Any) -> None:
         super()._begin(endpoint)
-        # The class alone differs: all that the flow is made of stays as it is.
+        # _AgreeingFlow differs in a few methods only, so the flow with all its parts can stay, and get this class.
         self._flow.__class__ = _AgreeingFlow
         assert isinstance(self._flow, _AgreeingFlow)
         self._flow.owner = self
@@ -79,7 +79,7 @@ class AgreeingIssuer(Issuer):
 
     @property
     def default_resource(self) -> str:
-        """The URL that tokens are for where nothing names another: of the server that was protected last, or of the issuer."""
+        """The URL that tokens are for by default: that of the server that was protected last, or that of the issuer."""
         return self._protected[-1] if self._protected else self._endpoint_url
 
     @property
@@ -127,19 +127,19 @@ class AgreeingIssuer(Issuer):
 
 
 class _OneUser(Users):
-    """The user of a test, as of now."""
+    """The user of a test, who is looked up in ``AgreeingIssuer.user`` each time."""
 
     def __init__(self, user: Callable[[], Optional[User]]) -> None:
         self._user = user
 
     def find(self, subject: str) -> Optional[User]:
         user = self._user()
-        # A token for another subject was given by a test, which says what it may.
+        # The test itself has made a token for this other subject, and has chosen its scopes. So the user may have all scopes.
         return user if user is None or user.subject == subject else User(subject)
 
 
 class _AgreeingFlow(AuthorizationFlow):
-    """Finishes each transaction in place of its first page."""
+    """Finishes each transaction at once, instead of showing its first page."""
 
     owner: AgreeingIssuer
 
@@ -159,7 +159,7 @@ class _AgreeingFlow(AuthorizationFlow):
 
 
 class _Redirects(UserAgent):
-    """Follows the URL of a login to where it leads, and shows nothing."""
+    """Requests the URL of a login, and takes the URL in the redirect as the one that a browser would end at."""
 
     def begin(self, preferred: Optional[str], server: str) -> Visit:
         return _Redirected(preferred or _REDIRECT_URI)

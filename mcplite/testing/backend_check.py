@@ -9,7 +9,7 @@ from ..backend.interface import Backend
 
 __all__ = ["check_backend"]
 
-#: Seconds for which something is kept that shall expire during a check, and for which a check waits for it.
+#: Seconds after which a value or entry shall expire during a check, and the most seconds that a check waits for something.
 _SHORT, _PATIENCE = 0.2, 30.0
 _LONG = 300.0
 
@@ -17,8 +17,9 @@ _LONG = 300.0
 def check_backend(create: Callable[[], Backend]) -> None:
     """Check that a backend keeps the promises of :class:`mcplite.extend.Backend`; takes some seconds.
 
-    :param create: returns a new backend on the same store each time, as two processes would have one each. If its
-        ``shared`` is false, it is called once. Keys and logs have random names, so the store need not be empty.
+    :param create: called twice; returns a new backend on the same store each time, as each of two processes would have one. If
+        the ``shared`` of the first backend is false, it is called once. Keys and logs have random names, so the store need
+        not be empty.
     :raises AssertionError: a promise is not kept; the message says which.
     """
     first = create()
@@ -37,7 +38,7 @@ def _is(found: Any, expected: Any, what: str) -> None:
 
 
 def _eventually(read: Callable[[], Any], expected: Any, what: str) -> None:
-    """Check that something becomes true before long."""
+    """Check that *read* returns what is *expected*, within ``_PATIENCE`` seconds."""
     until = time.monotonic() + _PATIENCE
     while read() != expected and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,9 +1,10 @@
 """Cassettes: recorded sessions that are replayed as a server, for tests and demonstrations without the real one.
 
 ``connect(Cassette("shop.jsonl"))`` connects to one in this process, ``mcplite replay shop.jsonl`` serves it. A request is found
-by its method and params; ids, tokens, the trace context and the client's description play no part. One that was recorded
-several times gets the recorded answers in order, and then the last one again. Notifications and questions of the server come
-where they came: before the answer to the request during which they were recorded, or after the message that they followed::
+by its method and params; ids, tokens, the trace context and the client's description are not compared. If a request was
+recorded several times, its answers are sent in their order, and then the last one again and again. Notifications and questions
+of the server are sent where they were recorded: before the answer to the request that was open, or after the message of the
+client that they followed::
 
     recorded   -> tools/call 7        <- progress  <- elicitation 1  -> answer 1   <- result 7
     replayed   -> tools/call 2        <- progress  <- elicitation 1  -> answer 1   <- result 2
@@ -36,13 +37,14 @@ __all__ = ["Cassette", "Difference", "differences"]
 
 _log = get_logger(__name__)
 _META = "io.modelcontextprotocol/"
-#: Members of ``_meta`` that differ from one run to the next, besides the protocol's own.
+#: Members of ``_meta`` that differ from one run to the next, besides those whose names begin with ``_META``.
 _PASSING = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
 #: Requests that are found by their method alone: their params describe the client.
 _OPENING = frozenset({"initialize", "server/discover"})
-#: Questions whose answers are another matter on each machine.
+#: Questions whose answers differ from machine to machine, so that they are not compared.
 _LOCAL = frozenset({"roots/list", "ping"})
-#: By list: the member of its result, and the requests and their member that name what was used.
+#: By method of a list: the member of its result with the entries, the method that uses an entry, and the member of that
+#: method's params that names the entry.
 _LISTS = {"tools/list": ("tools", "tools/call", "name"), "resources/list": ("resources", "resources/read", "uri"),
           "prompts/list": ("prompts", "prompts/get", "name"), "resources/templates/list": ("resourceTemplates", "", "")}
 #: Differences that an error names.
@@ -61,7 +63,7 @@ class Difference(NamedTuple):
 
 
 def differences(before: Any, after: Any, place: str = "") -> Iterator[Difference]:
-    """Give the places at which two values of JSON differ, the innermost ones."""
+    """Yield the places at which two values of JSON differ, the innermost ones."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             yield from differences(before.get(name), after.get(name), f"{place}.{name}" if place else str(name))
@@ -73,14 +75,14 @@ def differences(before: Any, after: Any, place: str = "") -> Iterator[Difference
 
 
 class _Step(NamedTuple):
-    """What the server sent: an answer, a notification, or a question with the recorded answer of the client."""
+    """A message of the server: its kind is "answer", "notification" or "question"."""
 
     kind: str
     message: Dict[str, Any]
 
 
 class _Exchange:
-    """One recorded message of the client, and what the server sent because of it."""
+    """One recorded message of the client, and the messages of the server that belong to it."""
 
     def __init__(self, message: Dict[str, Any]) -> None:
         self.method = str(message.get("method"))
@@ -100,10 +102,11 @@ class Cassette:
     """A recorded session; :class:`CassetteWriter` writes one. It is a target of :func:`connect`, any number of times.
 
     :param path: of the file.
-    :param complete: whether a list that was not recorded has the tools, resources and prompts that were used, and a
-        subscription that was not recorded has no news. A bridge needs both. By default such a request gets an error.
-    :raises ValueError: it is no cassette, or a newer one than this version reads; the text names the line.
-    :raises OSError: it cannot be read.
+    :param complete: whether requests for lists and for subscriptions that were not recorded are answered: a list has the tools,
+        resources or prompts that were used, and a subscription gets no changes. A bridge needs both. By default such a request
+        gets an error.
+    :raises ValueError: the file is no cassette, or a newer one than this version reads. If a line is wrong, the text names it.
+    :raises OSError: the file cannot be read.
     """
 
     def __init__(self, path: "Union[str, os.PathLike[str]]", *, complete: bool = False) -> None:
@@ -170,7 +173,7 @@ class Cassette:
 
     @property
     def first(self) -> List[_Step]:
-        """What the server sent before the client."""
+        """What the server sent before the first message of the client."""
         return self._first
 
     def find(self, method: str, params: Any) -> List[_Exchange]:
@@ -215,21 +218,24 @@ class Cassette:
 
 
 class _Assembly:
-    """Puts the messages of one connection together.
+    """Makes exchanges of the messages of one connection.
 
-    :param first: gets what the server sends before the client.
-    :param add: takes each message of the client.
+    :param first: gets what the server sends before the first message of the client.
+    :param add: called with the exchange of each request and notification of the client, but not of a cancellation.
     """
 
     def __init__(self, first: List[_Step], add: Callable[[_Exchange], object]) -> None:
         self._first, self._add = first, add
         self._open: Dict[str, _Exchange] = {}
         self._last: Optional[_Exchange] = None
-        #: By the ids of the server's questions.
+        #: By the id of a question of the server that is not answered yet: the exchange with this question.
         self._asked: Dict[str, _Exchange] = {}
 
     def take(self, sender: str, message: Dict[str, Any]) -> None:
-        """Take the next message."""
+        """Take the next message.
+
+        :param sender: "client" or "server".
+        """
         if sender == "client":
             self._take_sent(message)
         elif "method" in message:
@@ -276,16 +282,17 @@ class _Assembly:
 class _Player:
     """Replays a cassette to one client, on one thread, which reads, finds and answers.
 
-    :param cassette: of which each client hears from the beginning.
+    :param cassette: replayed to each client from its beginning.
     :param channel: to the client.
     """
 
     def __init__(self, cassette: Cassette, channel: Channel) -> None:
         self._cassette, self._channel = cassette, channel
-        #: How often each recorded request was asked.
+        #: How often the client has sent each recorded message, by the ``id()`` of the list of its exchanges.
         self._asked: Dict[int, int] = {}
         self._questions = 0
-        #: By the ids of our questions: what is left to play, with the exchange, the request and the recorded question.
+        #: By the id of a question that is not answered yet: the steps that are left to play, the exchange, the client's
+        #: request, and the recorded question.
         self._waiting: Dict[int, Tuple[Iterator[_Step], _Exchange, Dict[str, Any], Dict[str, Any]]] = {}
 
     def run(self) -> None:
@@ -351,7 +358,7 @@ class _Player:
         self._play(iter(exchange.steps), exchange, message)
 
     def _play(self, steps: Iterator[_Step], exchange: _Exchange, request: Dict[str, Any]) -> None:
-        """Send what is left of an exchange, up to the next question, whose answer goes on."""
+        """Send the rest of an exchange, up to its next question; the answer to that question continues the exchange."""
         for kind, message in steps:
             if kind == "question":
                 self._questions += 1
@@ -393,7 +400,7 @@ def _parsed(line: str, number: int, path: str) -> Dict[str, Any]:
 
 
 def _comparable(method: str, params: Any) -> Dict[str, Any]:
-    """Return params without what differs from one run to the next, with secrets masked as they are on the cassette."""
+    """Return params without members that differ from one run to the next, with secrets masked as they are on the cassette."""
     if method in _OPENING or not isinstance(params, dict):
         return {}
     meta = params.get("_meta")
@@ -406,7 +413,7 @@ def _comparable(method: str, params: Any) -> Dict[str, Any]:
 
 
 def _answer(message: Dict[str, Any]) -> Any:
-    """Return what counts of the client's answer to a question; of an error that it is one."""
+    """Return the part of a client's answer to a question that is compared; for an error, only that it is one."""
     result = message.get("result")
     if not isinstance(result, dict):
         return {"error": True}
@@ -414,7 +421,7 @@ def _answer(message: Dict[str, Any]) -> Any:
 
 
 def _addressed(message: Dict[str, Any], exchange: _Exchange, request: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a notification for the request of now: with its token of progress, or its id of a subscription."""
+    """Return a recorded notification for the present request: with the progress token, or the subscription id, of this one."""
     params = message.get("params")
     if not isinstance(params, dict):
         return message
@@ -431,7 +438,7 @@ def _token(message: Dict[str, Any]) -> Any:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of what should be an object; None if it is none."""
+    """Return a member of a value; None if the value is no object, or has no such member."""
     return value.get(name) if isinstance(value, dict) else None
 
 

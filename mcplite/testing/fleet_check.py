@@ -28,11 +28,11 @@ def replay(server: Any, name: str, arguments: Optional[Mapping[str, Any]] = None
     :param name: of the tool.
     :param arguments: JSON values by name.
     :param answer: called with the method and the params of each question; returns the client's answer, as on the wire.
-    :param rounds: how many rounds there may be; default 10.
+    :param rounds: how many rounds of questions there may be; default 10.
     :param version: the revision to speak, one without a handshake; by default the server's newest.
     :returns: the result, and the questions of each round.
     :raises AssertionError: the two runs of a round differ, a question is asked again after its answer, there are more
-        rounds than *rounds*, or the server refuses the call; with what it said.
+        rounds than *rounds*, or the server refuses the call; then the text has the server's error.
     :raises TypeError: the server is not a fleet.
     """
     if not getattr(server, "fleet", False):
@@ -81,7 +81,7 @@ def _post(application: Any, params: Dict[str, Any], version: str) -> Dict[str, A
     }
 
     def start(status: str, headers: List[Tuple[str, str]], error: Any = None) -> None:
-        """Ignore the status and the headers; the body tells the same."""
+        """Ignore the status and the headers: the body says whether the call was refused."""
 
     pieces = application(environ, start)
     try:

@@ -1,8 +1,9 @@
 """A plugin for pytest: clients of a server in any revision, recorded servers, and snapshots of what a server offers.
 
 pytest finds it where mcplite is installed; ``-p no:mcplite`` leaves it out. The project says once which server it tests: by
-``mcp_server = shop.py:mcp`` in pytest's configuration, or by a fixture ``mcp_server`` of its own. Nothing of mcplite is loaded
-before a test uses one of the fixtures. The traceback of a failing call ends at the call; ``--full-trace`` shows the rest.
+``mcp_server = shop.py:mcp`` in pytest's configuration, or by a fixture ``mcp_server`` of its own. Besides this module and the
+packages around it, nothing of mcplite is loaded before a test uses one of the fixtures. The traceback of a failing call ends at
+the call; ``--full-trace`` shows the rest.
 """
 
 import difflib
@@ -29,7 +30,7 @@ _MOST_LINES = 60
 _REPORTS: "pytest.StashKey[List[str]]" = pytest.StashKey()
 #: Whether a test has passed.
 _PASSED: "pytest.StashKey[bool]" = pytest.StashKey()
-#: Options for a server that a cassette stands for, and which do not matter to it.
+#: Options of a client that are about its transport. They are left out if a cassette replaces the server.
 _OF_TRANSPORT = ("auth", "cwd", "env", "headers", "session", "stderr")
 
 
@@ -62,7 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
-    """Note whether the test has passed: what is recorded in one that fails is not kept. Its traceback ends at the call."""
+    """Note whether the test has passed, since only then its recordings are kept; shorten the traceback of one that fails."""
     if call.excinfo is not None and not (item.config.getoption("fulltrace", False) or item.config.getoption("usepdb", False)):
         _shorten(call.excinfo.value, str(item.config.rootpath))
     outcome: Any = yield
@@ -83,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _shorten(error: Optional[BaseException], root: str) -> None:
-    """Take the frames of this package, and of what it calls, out of the tracebacks of an error and of its causes.
+    """Remove the frames of this package, and of code that it calls, from the tracebacks of an error and of its causes.
 
     :param root: the project's folder; its frames stay, since this package calls functions of the project, too.
     """
@@ -107,7 +108,7 @@ def _shorten(error: Optional[BaseException], root: str) -> None:
                 first = trace
             trace = trace.tb_next
         if not seen and first is not None and not any(map(is_of_project, kept)):
-            kept.append(first)  # a fixture of this plugin failed, which no frame of the project called
+            kept.append(first)  # a fixture of this plugin failed, and no frame of the project is in the traceback
         for at, frame in enumerate(kept, 1):
             frame.tb_next = kept[at] if at < len(kept) else None
         error.__traceback__ = kept[0] if kept else None
@@ -181,9 +182,9 @@ def mcp_cassette(request: pytest.FixtureRequest, mcp_connect: "Callable[..., Cli
     """A function like ``mcp_connect`` that records the server once, and then answers from the recording, without the server.
 
     ``client = mcp_cassette("https://example.com/mcp")``; a second server in a test needs ``name="other"``. The recordings are
-    beside the test, as ``cassettes/MODULE/TEST.jsonl``; one of a test that fails is not kept. A request that is not on it fails
-    with the nearest that is. ``--mcp-record=none`` never records, as for a CI; ``all`` records again, and the end of the run
-    shows what has changed.
+    beside the test, as ``cassettes/MODULE/TEST.jsonl``; one of a test that fails is not kept. A request that was not recorded
+    fails with an error that names the nearest recorded one. ``--mcp-record=none`` never records, as for a CI; ``all`` records
+    again, and the end of the run shows what has changed.
     """
     recordings: List[_NewCassette] = []
 
@@ -206,10 +207,10 @@ def mcp_cassette(request: pytest.FixtureRequest, mcp_connect: "Callable[..., Cli
 
 
 class _NewCassette:
-    """A cassette that is recorded beside the one that it is to replace.
+    """A cassette that is recorded as ``PATH.new``, and replaces the one at the path if the test passes.
 
-    :param path: where it will be.
-    :param target: what is recorded.
+    :param path: of the cassette.
+    :param target: the server that is recorded.
     """
 
     def __init__(self, path: Path, target: Any, request: pytest.FixtureRequest) -> None:
@@ -272,7 +273,8 @@ def mcp_snapshot(request: pytest.FixtureRequest) -> "Callable[..., None]":
 
     ``mcp_snapshot(client)`` looks at the server's name, instructions and capabilities, and at its tools, prompts, resources and
     templates, as the client's revision has them; the version of the server may change. ``snapshots/MODULE/TEST.json`` is
-    written when it is missing, and again with ``--mcp-update``. A second one in a test needs ``name="other"``.
+    written when it is missing, and again with ``--mcp-update``. If it is missing and ``--mcp-record=none`` is given, the test
+    fails. A second snapshot in a test needs ``name="other"``.
     """
     def compare(client: "Client", *, name: Optional[str] = None) -> None:
         path = _beside(request, "snapshots", name, "json")
@@ -319,7 +321,7 @@ def _key(entry: Dict[str, Any]) -> str:
 
 
 def _beside(request: pytest.FixtureRequest, folder: str, name: Optional[str], ending: str) -> Path:
-    """Return the file of a test: its own name, and *name* where it has several."""
+    """Return the path of a file of a test, named after the test, and after *name* if the test has several."""
     own = "".join(letter if letter.isalnum() or letter in "-_.[]" else "-" for letter in request.node.name)
     stem = f"{own}-{name}" if name else own
     return Path(request.path.parent, folder, request.path.stem, f"{stem}.{ending}")

@@ -69,13 +69,13 @@ class Recording:
 class CassetteWriter:
     """Writes a cassette, for ``connect(target, options=ClientOptions(on_message=writer))``; a ``with`` block closes it.
 
-    Each message is in the file as soon as it has passed, so that a program that is killed leaves a cassette of what was until
-    then. Values under names of secrets (``password``, ``api_key``, ...) are written as ``***``.
+    Each message is written to the file at once. So if the program is killed, the cassette has all messages until then. Values
+    under names of secrets (``password``, ``api_key``, ...) are written as ``***``.
 
     :param path: of the file. A cassette that is there is replaced.
     :param target: what was connected to, for people who read the file.
-    :raises ValueError: the file is there, and is no cassette.
-    :raises OSError: it cannot be written.
+    :raises ValueError: the file exists, is not empty, and is no cassette.
+    :raises OSError: the file cannot be written.
     """
 
     def __init__(self, path: "Union[str, os.PathLike[str]]", target: str = "") -> None:
@@ -162,7 +162,7 @@ def _line(at: float, sender: str, message: Any, connection: int) -> str:
 
 
 def revision_in(message: Any) -> Optional[str]:
-    """Return the revision that a message tells: the answer to a handshake, or a request that stands for itself."""
+    """Return the revision that the answer to a handshake, or a request without a handshake, names; None for other messages."""
     if not isinstance(message, dict):
         return None
     found: Any = None
@@ -175,7 +175,7 @@ def revision_in(message: Any) -> Optional[str]:
 
 
 def _has_secret(message: Any) -> bool:
-    """Return whether something is masked besides the state of a question, which is the protocol's own."""
+    """Return whether something is masked besides ``requestState``, a member of the protocol and no secret of a user."""
     parts = [value for value in message.values() if isinstance(value, dict)] if isinstance(message, dict) else []
     parts = [{name: value for name, value in part.items() if name != "requestState"} for part in parts]
     return bool(masked(parts) != parts)

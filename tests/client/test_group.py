@@ -402,7 +402,14 @@ def test_the_options_of_connect_all_reach_connect(monkeypatch):
     connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
     labelled = seen[0].pop("stderr")
     assert (labelled.target, labelled.label) == (given.pop("stderr"), "here")
-    assert seen == [{**given, "auth": None}, {**given, "stderr": None}]
+    assert seen == [{**given, "auth": None, "headers": None, "session": None},
+                    {**given, "stderr": None, "env": None, "cwd": None}]
+
+
+@pytest.mark.parametrize("server, option", [({"command": "x"}, "headers"), ({"url": "http://127.0.0.1:9/mcp"}, "env")])
+def test_an_option_that_suits_no_server_of_a_group_is_an_error(server, option):
+    with pytest.raises(TypeError, match=f"{option}: only for"):
+        connect_all({"mcpServers": {"one": server}}, **{option: {"X": "1"}})
 
 
 @pytest.mark.parametrize("call", ["call_tool", "get_prompt", "read_resource"])

@@ -435,6 +435,20 @@ def test_a_broken_stream_is_resumed_with_missed_events():
             assert first.message["params"] == second.message["params"] and first.message["id"] != second.message["id"]
 
 
+def test_events_that_are_too_many_become_missed_ones_again_and_again(monkeypatch):
+    monkeypatch.setattr(subscription, "_MOST_EVENTS", 5)
+    below = ["file:///" + letter * 1000 for letter in "ab"]
+    waiting = subscription.Subscription(None, Filter(resources=below))
+    for _ in range(3):
+        for number in range(8):
+            waiting.put(ResourceUpdated(uri=f"{below[0]}/{number}"))
+        events = []
+        while waiting._events:
+            events.append(waiting.get(LIMIT))
+        assert {event.uri for event in events if event.missed} == set(below) and len(events) == 5
+        assert waiting._characters == 0
+
+
 def test_a_callback_gets_missed_events_too():
     seen, come = [], threading.Semaphore(0)
     with Streams() as script, script.connect() as client:

@@ -186,6 +186,9 @@ def test_texts_can_be_cut_off_in_place_of_that():
     with mcplite.connect(server) as client:
         result = client.call_tool("repeat", {"text": "ä", "times": 1000})
         assert result.text == "ä" * 500 + "\n[500 of 1,000 characters]" and not result.is_error
+        # As JSON each of these takes two bytes, or six.
+        assert client.call_tool("repeat", {"text": "\n", "times": 990}).text == "\n" * 500 + "\n[500 of 990 characters]"
+        assert client.call_tool("repeat", {"text": "\0", "times": 990}).text == "\0" * 166 + "\n[166 of 990 characters]"
 
 
 @pytest.mark.parametrize("era", ERAS)

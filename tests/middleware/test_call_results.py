@@ -59,6 +59,20 @@ def test_results_of_tools_that_only_read_are_kept(era):
         assert server.ran[4:] == ["Rome", "Rome"], "a tool that does something runs each time"
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_what_the_user_has_answered_is_asked_again(era):
+    server = Server("shop", middleware=[CacheResults()])
+
+    @server.tool(annotations={"readOnlyHint": True})
+    def pick(ctx: Context) -> str:
+        return ctx.elicit("Which city?", {"type": "object", "properties": {"city": {"type": "string"}}}).content["city"]
+
+    cities = ["Oslo", "Rome"]
+    with mcplite.connect(server, elicitation_handler=lambda asked: {"city": cities.pop(0)},
+                         options=mcplite.ClientOptions(era=era)) as client:
+        assert [client.call_tool("pick").text for _ in range(2)] == ["Oslo", "Rome"]
+
+
 def test_the_results_of_one_sender_are_not_those_of_another():
     principals = {token: mcplite.Principal(token, audience=mcplite.auth.ISSUED_HERE) for token in ("anna", "ben")}
     for shared, expected in ((False, ["Rome 1", "Rome 2", "Rome 1"]), (True, ["Rome 1"] * 3)):

@@ -117,3 +117,10 @@ def test_a_large_body_is_sent_in_pieces(pair, head, size):
     send_whole(pair[0], Exchange(lambda: float(LIMIT)), data[:head], data[head:])
     thread.join(LIMIT)
     assert b"".join(got) == data
+
+
+def test_a_socket_that_is_none_of_the_internet_has_no_address(pair):
+    exchange = Exchange(lambda: 1.0)
+    exchange.records_address = True
+    exchange.attach(pair[0])  # a Unix socket without a name
+    assert exchange.address is None

@@ -19,6 +19,8 @@ from mcplite.errors import RegistrationError
     ({"cache_lists": 60}, "cache_lists must be a dict"), ({"capabilities": "tools"}, "capabilities must be a dict"),
     ({"on_roots_changed": 5}, "on_roots_changed= must be a function"),
     ({"on_subscribe": "x"}, "on_subscribe= must be a function"),
+    ({"trusted_patterns": "no"}, "trusted_patterns= must be True or False, not 'no'"),
+    ({"hide_unauthorized": 1}, "hide_unauthorized= must be True or False, not 1"),
     ({"tasks": object()}, r"tasks= must be mcplite.tasks.Tasks\(...\), or a runner with a method submit"),
 ])
 def test_options_of_a_wrong_type_are_refused_by_name(given, reason):

@@ -71,7 +71,10 @@ class InputRounds:
             if requests:
                 params["inputResponses"] = self.answers(requests, call.cancel)
             else:
+                if most is not None and spent + pause >= most:
+                    raise self._too_late(method, most)
                 sleep(pause, call.cancel)
+                spent += pause
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             if state is not None:
                 params["requestState"] = state  # MRTR-24 to MRTR-26
@@ -81,12 +84,15 @@ class InputRounds:
             except RequestTimeout as error:
                 if most is None or now() - begun < most:
                     raise
-                raise RequestTimeout(f"{self._name} did not answer {method!r} within {most:g} s in all, without"
-                                     " the time of its questions (max_timeout)") from error
+                raise self._too_late(method, most) from error
             if result.get("resultType") != "input_required":
                 return result
             spent = now() - begun
         raise ProtocolError(f"{self._name} still asked for input after {_MOST_ROUNDS} rounds of {method!r}", result)
+
+    def _too_late(self, method: str, most: float) -> RequestTimeout:
+        return RequestTimeout(f"{self._name} did not answer {method!r} within {most:g} s in all, without the time of its"
+                              " questions (max_timeout)")
 
     def _read(self, result: Dict[str, Any], method: str) -> Tuple[Dict[str, Any], Optional[str]]:
         """Return the questions of a result, and its state."""

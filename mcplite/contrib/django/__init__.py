@@ -1,6 +1,6 @@
 """An MCP server in a Django project: a view for ``urls.py``, and the command ``manage.py mcp``.
 
-For the command, ``"mcplite.contrib.django"`` is one of INSTALLED_APPS.
+For the command, add ``"mcplite.contrib.django"`` to INSTALLED_APPS.
 """
 
 from .views import mcp_view, request_of

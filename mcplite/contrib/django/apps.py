@@ -6,7 +6,7 @@ __all__ = ["MCPConfig"]
 
 
 class MCPConfig(AppConfig):  # type: ignore[misc]
-    """The application, by the label ``mcplite``, since its package's last name is Django's own."""
+    """The application. Its label is ``mcplite``: by default it would be ``django``, the last name of the package."""
 
     name = __package__
     label = "mcplite"

@@ -14,7 +14,8 @@ __all__ = ["close_around"]
 def close_around(thread: Optional[int] = None) -> Around:
     """Return a function that runs a handler, and closes old and broken database connections of its thread before and after.
 
-    :param thread: the thread of a request of Django, which closes old ones itself.
+    :param thread: the thread of a request of Django. On this thread, Django itself closes old connections, and the function
+        closes broken ones only.
     """
 
     def around(run: Callable[[], Any]) -> Any:
@@ -36,8 +37,8 @@ def close_around(thread: Optional[int] = None) -> Around:
 def _close_broken() -> None:
     """Close each connection that has raised an error.
 
-    Django asks such a connection whether it is still usable; SQLite's always says so. A new one costs less than another call
-    that fails. One inside of a transaction, as in a TestCase, is left alone.
+    Django keeps such a connection if it says that it is still usable, and a connection of SQLite always says so. A new
+    connection costs less than another call that fails. A connection inside of a transaction, as in a TestCase, stays open.
     """
     from django.db import connections
 

@@ -30,12 +30,12 @@ def mcp_view(mcp: Server, *, principal: "Optional[Callable[[HttpRequest], Any]]"
 
     The view is exempt from CSRF protection, since it checks the origin itself, and from ATOMIC_REQUESTS: a handler that
     wants a transaction opens one. Old and broken database connections are closed around each handler, on whatever thread it
-    runs. It needs a WSGI server.
+    runs. The view needs a WSGI server.
 
     :param mcp: the server.
     :param principal: called with the request; returns the user as a :class:`Principal`, a name, a user of Django, or None.
-        By default ``request.user``, whose primary key is the subject. Not called for a server with ``auth=``, which requires
-        tokens instead.
+        By default ``request.user``, whose primary key is the subject; if the request has no such attribute, ``REMOTE_USER``.
+        Not called for a server with ``auth=``, which requires tokens instead.
     :param allowed_origins: the origins whose web pages may use the endpoint, besides the site's own.
     :param trusted_proxies: addresses and networks of reverse proxies, which tell the client's address in ``X-Forwarded-For``;
         see :class:`TrustedProxies`.
@@ -75,11 +75,11 @@ def _respond(served: WSGIApp, request: "HttpRequest") -> "HttpResponseBase":
 
     if request.method not in METHODS:
         return HttpResponseNotAllowed(METHODS)
-    request.get_host()  # refused here, if it is not one of ALLOWED_HOSTS
+    request.get_host()  # raises an error here, if the host is not one of ALLOWED_HOSTS
     environ = {**request.META, _REQUEST: request}
     environ["SCRIPT_NAME"], environ["PATH_INFO"] = mounted(environ)
     if request.META.get("CONTENT_LENGTH"):
-        environ["wsgi.input"] = request  # a middleware may have read the body
+        environ["wsgi.input"] = request  # this can be read even if a middleware has read the body already
     http = served.make_request(environ)
     http.around, http.host_checked = close_around(threading.get_ident()), True
     response = served.respond(http)
@@ -96,7 +96,7 @@ def _stream(response: HTTPResponse) -> "HttpResponseBase":
 
     def pieces() -> Iterator[bytes]:
         try:
-            close_old_connections()  # those of middleware and user, which a stream would keep for as long as it lasts
+            close_old_connections()  # those that the middleware has used; the stream would keep them until its end
             yield from response.body
         finally:
             response.close()
@@ -105,7 +105,7 @@ def _stream(response: HTTPResponse) -> "HttpResponseBase":
     sent.status_code = response.status
     sent._resource_closers.append(response.close)  # also if no piece is sent
     if any("gzip" in name.lower() for name in settings.MIDDLEWARE):
-        # It would hold back each event until there is a block of data.
+        # This header keeps GZipMiddleware from compressing: it would hold back each event until there is a block of data.
         sent.headers["Content-Encoding"] = "identity"
     return sent
 

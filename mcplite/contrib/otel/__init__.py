@@ -24,11 +24,12 @@ C = TypeVar("C", bound=Union[Client, Group])
 
 def instrument_server(server: Server, *, content: bool = False, tracer_provider: Optional[TracerProvider] = None,
                       meter_provider: Optional[MeterProvider] = None) -> Server:
-    """Record a span and a duration for each request that a handler serves, for each question, and for each session.
+    """Record a span and a duration for each request that a handler serves and each question, and a duration for each session.
 
     Call it once, before or after the server begins to serve. The span of a request is the current one in its handler, and
-    in the server's middleware. Its parent is the span that the client names in the request's ``_meta``, then with a link
-    to the current one, such as that of the HTTP request; without a name, the current one is the parent.
+    in the server's middleware. If the client names a span in the request's ``_meta``, that one is the parent, and the span has
+    a link to the current span, such as that of the HTTP request. If it names none, the current span is the parent; without a
+    current span, the one in the HTTP headers.
 
     :param server: what to observe; it is returned.
     :param content: whether spans have the arguments and the result of each tool, which may be secrets. Default False.
@@ -41,7 +42,7 @@ def instrument_server(server: Server, *, content: bool = False, tracer_provider:
 
 def instrument_client(client: C, *, content: bool = False, tracer_provider: Optional[TracerProvider] = None,
                       meter_provider: Optional[MeterProvider] = None) -> C:
-    """Record a span and a duration for each call, for each question that the client answers, and for each session.
+    """Record a span and a duration for each call and each question that the client answers, and a duration for each session.
 
     Call it once, before or after the client is opened. The trace context travels in each request's ``_meta`` and in the
     headers of each message over HTTP.

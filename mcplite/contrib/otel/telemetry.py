@@ -29,7 +29,7 @@ __all__ = ["ClientTelemetry", "ServerTelemetry", "Telemetry"]
 
 _SCOPE = __name__.partition(".")[0]
 _SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
-#: In seconds; those of the conventions.
+#: The bounds of the buckets for durations, in seconds, as the conventions have them.
 _BOUNDARIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 _DURATIONS = {
     "mcp.client.operation.duration": "The duration of a request as its sender observes it.",
@@ -37,7 +37,7 @@ _DURATIONS = {
     "mcp.client.session.duration": "The duration of a session as the client observes it.",
     "mcp.server.session.duration": "The duration of a session as the server observes it.",
 }
-#: The attributes that spans have beyond those of the metric: they have too many values.
+#: Attributes that only spans have: they have too many different values for a metric.
 _SPANS_ONLY = frozenset({"jsonrpc.request.id", "mcp.session.id", "mcp.resource.uri", "client.address", "client.port",
                          "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"})
 _URI_METHODS = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
@@ -72,7 +72,7 @@ class Telemetry:
 class Operation:
     """One request in progress: its span, and its duration.
 
-    :param telemetry: where they go.
+    :param telemetry: where the span and the duration go.
     :param kind: ``CLIENT`` for the sender of the request, ``SERVER`` for its receiver.
     :param method: of the protocol.
     :param params: of the request.
@@ -142,7 +142,7 @@ class Operation:
         self._span.set_attributes(present)
 
     def finish(self, result: Any = None) -> None:
-        """Note the result of the request: one of a tool may be an error."""
+        """Note the result of the request; the result of a tool may be an error."""
         self._noted = True
         if not self._is_tool_call or not isinstance(result, dict):
             return
@@ -155,7 +155,7 @@ class Operation:
     def fail(self, error: BaseException, code: Optional[int] = None) -> None:
         """Note the error of the request.
 
-        :param code: of the JSON-RPC error, if it is not the error's own.
+        :param code: of the JSON-RPC error; by default that of a :class:`RemoteError`, and none for other errors.
         """
         if self._noted or isinstance(error, InputNeeded):
             return  # InputNeeded: the caller answers the questions and repeats the call
@@ -170,7 +170,7 @@ class Operation:
 
 
 def channel_attributes(channel: Channel) -> Dict[str, Any]:
-    """Return the attributes of what carries the messages, with the session's id."""
+    """Return the attributes of the network connection of a channel, and the id of its session."""
     network = channel.network
     return {"network.transport": network.transport or None, "network.protocol.name": network.protocol or None,
             "network.protocol.version": network.version or None, "server.address": network.address or None,
@@ -178,7 +178,7 @@ def channel_attributes(channel: Channel) -> Dict[str, Any]:
 
 
 def injected(params: Optional[Mapping[str, Any]], context: contexts.Context) -> Optional[Dict[str, Any]]:
-    """Return params with the trace context in their ``_meta``; the same params if there is none to send."""
+    """Return params with the trace context in their ``_meta``; without changes if there is no context to send."""
     carrier: Dict[str, str] = {}
     _TRACE.inject(carrier, context)
     _BAGGAGE.inject(carrier, context)
@@ -196,7 +196,7 @@ def extract(meta: Any) -> Optional[contexts.Context]:
     remote = _TRACE.extract(fields)
     if not trace.get_current_span(remote).get_span_context().is_valid:
         return None
-    # In the present context, whose other values stay.
+    # The span is added to the present context, whose other values stay.
     context = _TRACE.extract(fields, contexts.get_current())
     for key, value in baggage.get_all(_BAGGAGE.extract(fields)).items():
         context = baggage.set_baggage(key, value, context)
@@ -219,7 +219,7 @@ class ClientTelemetry(ClientObserver):
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-        #: When each session was opened. Each change is one step in C.
+        #: When each session was opened. Each change is one step in C, so that no lock is needed.
         self._opened: "weakref.WeakKeyDictionary[ClientSession, float]" = weakref.WeakKeyDictionary()
 
     def request(self, session: ClientSession, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
@@ -265,7 +265,7 @@ def _attributes(session: ClientSession) -> Dict[str, Any]:
     return {**channel_attributes(session.peer.channel), "mcp.protocol.version": None if agreed is None else agreed.name}
 
 
-#: Where the registry has the names of what a method is about.
+#: By method: the kind of entry that its params name. The registry has the names of each kind.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 
 
@@ -277,7 +277,8 @@ class ServerTelemetry(ServerObserver):
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-        #: When each session was opened, and its revision as far as it is known. Each change is one step in C.
+        #: When each session was opened, and its revision, or None if that is not known yet. Each change is one step in C, so
+        #: that no lock is needed.
         self._opened: "weakref.WeakKeyDictionary[Peer, Tuple[float, Optional[str]]]" = weakref.WeakKeyDictionary()
 
     def request(self, context: RequestContext, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
@@ -291,7 +292,8 @@ class ServerTelemetry(ServerObserver):
                               _is_known(context))
         parent = extract(context.trace_context)
         if parent is None and http is not None and not trace.get_current_span().get_span_context().is_valid:
-            parent = propagate.extract(http.headers)  # of a client that writes headers only, where no span stands for HTTP
+            # The client names its span in the headers only, and the HTTP request has no span of its own.
+            parent = propagate.extract(http.headers)
         with operation.running(parent, fail=lambda error: _fail(operation, context, error)):
             result = proceed()
             operation.finish(result)
@@ -323,7 +325,7 @@ def _served_attributes(session: ServedSession) -> Dict[str, Any]:
 
 
 def _client(http: Optional[HTTPRequest]) -> Dict[str, Any]:
-    """Return the attributes of the client's address; a WSGI host tells it without the port."""
+    """Return the attributes of the client's address; a WSGI host gives the address without the port."""
     if http is None or not http.remote:
         return {}
     address, _, port = http.remote.rpartition(":") if http.environ is None else (http.remote, "", "")

@@ -28,7 +28,7 @@ export class AnswerView {
     this._waiting = element("div", {});
     this._answered = element("div", {});
     this._settings = element("div", { class: "cards" });
-    // By server, as the user left them.
+    // By server: what the user has entered.
     this._roots = new Map();
     this._sampling = new Map();
     this.element = element(

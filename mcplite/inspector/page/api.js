@@ -1,7 +1,7 @@
 // Api: requests to the inspector's server, which owns the connections to the inspected servers.
 
-// The key of this inspector, which the address has behind "#" once, and this origin keeps: unlike a cookie, it does not go to
-// other ports of this machine.
+// The key of this inspector: the first address has it behind "#", and then the storage of this origin keeps it. Unlike
+// a cookie, it is not sent to other ports of this machine.
 const KEPT = "mcplite inspector";
 const given = location.hash.startsWith("#key=") ? location.hash.slice("#key=".length) : null;
 if (given) {
@@ -10,12 +10,13 @@ if (given) {
 }
 const key = given || localStorage.getItem(KEPT) || "";
 
-// Returns the address of what has no headers of ours: an event stream, a link to a file.
+// Returns a path with the key in its query, for requests that cannot have our header: an event stream, a link to a
+// file.
 export function withKey(path) {
   return `${path}${path.includes("?") ? "&" : "?"}key=${encodeURIComponent(key)}`;
 }
 
-// What the server refused, with its sentence for people.
+// An error of the inspector's server: its text for people and its status, which is 0 if no answer came.
 export class Refusal extends Error {
   constructor(message, status) {
     super(message);
@@ -79,7 +80,8 @@ const EVENTS = [
   "walk",
 ];
 
-// Opens the stream of events. The browser resumes it by itself; "outage" is told when it breaks and when it is back.
+// Opens the stream of events. The browser resumes it by itself; outage(true) is called when it breaks, outage(false)
+// when it is back.
 export function events(receive, outage) {
   const source = new EventSource(withKey("/api/events"));
   for (const name of EVENTS) {
@@ -88,7 +90,7 @@ export function events(receive, outage) {
   source.addEventListener("open", () => outage(false));
   source.addEventListener("error", () => {
     outage(true);
-    // After an answer that is no stream the browser gives up.
+    // If the answer was no event stream, the browser does not try again, so the page does.
     if (source.readyState === EventSource.CLOSED) setTimeout(() => events(receive, outage), 2000);
   });
   return source;

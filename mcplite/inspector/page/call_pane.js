@@ -74,7 +74,8 @@ export class CallPane {
     return errorView(call.error || {});
   }
 
-  // A call that became a task leads to it; a task that needs answers asks for them.
+  // If the call has become a task: its status, a button to go to it, and a button to answer its questions, if it asks
+  // some.
   _task(call) {
     const task = taskOf(call.result);
     if (task === null) return null;

@@ -279,7 +279,7 @@ export class CompareView {
 const same = (one, other) => (one === undefined || other === undefined ? one === other : equal(one, other));
 const differs = (row, opened) => opened.some((date) => !same(row.values[date], row.values[opened[0]]));
 
-// In words, what a value has beside the usual one: members that it lacks, has besides, and has otherwise.
+// Returns in words how a value differs from the most common one: the members that it lacks, adds and changes.
 function difference(value, usual) {
   if (usual === undefined) return "only here";
   const found = { lacks: [], adds: [], changes: [] };

@@ -54,7 +54,7 @@ export class CompletionInput {
     } catch (error) {
       found = { values: [], error: error.message };
     }
-    // An answer that a later one has overtaken, or after the user has left.
+    // Drop this answer if a later request was begun, or if the user has left the input.
     if (number !== this._number || document.activeElement !== this.input) return;
     this._values = found.values.map(String);
     this._active = -1;
@@ -67,7 +67,7 @@ export class CompletionInput {
           "aria-selected": "false",
           text: value,
           on: {
-            // Before the input loses the focus.
+            // This event comes before the input loses the focus, which closes the list.
             mousedown: (event) => {
               event.preventDefault();
               this._take(place);

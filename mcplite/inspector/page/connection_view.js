@@ -129,7 +129,7 @@ export class ConnectionView {
     );
   }
 
-  // The steps through a server, as far as they are known, and what to do in the midst of them.
+  // The steps of the walk through a server that are known so far, and what the user can do meanwhile.
   _walk(server) {
     const walk = this._app.record.walks.get(server.name);
     if (!walk) return null;
@@ -190,7 +190,7 @@ export class ConnectionView {
     );
   }
 
-  // The way to the page where the user logs in.
+  // A link to the page where the user logs in; an error if the address is no web page.
   _way(address) {
     let url = null;
     try {

@@ -4,8 +4,9 @@ import { button, element } from "./elements.js";
 
 let dialogs = 0;
 
-// Opens a dialog and returns it. Options: title; body, nodes; actions, as [text, action, kind]: an action that returns false
-// (or a promise of it) leaves the dialog open; escaped(), when the user closes it by Escape or by the cross.
+// Opens a dialog and returns it. Options: title; body, which is nodes; actions, as [text, action, kind]: if an action
+// returns false, or a promise of it, the dialog stays open; escaped(), called when the user closes the dialog by Escape
+// or by the cross.
 export function openDialog({ title, body, actions = [], escaped = () => {}, wide = false, closeLabel = "Close" }) {
   const id = `dialog-${(dialogs += 1)}`;
   const leave = () => {

@@ -31,10 +31,11 @@ const ICONS = {
 // Characters that turn the direction of those around them, so that a name could be read as another one.
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 
-// Of a word without an end, the characters between two places where a line may break: browsers take minutes to lay one out.
+// In a very long word, a line may break after each part of this many characters: without such places, browsers take
+// minutes for the layout.
 const ENDLESS = /\S{400}/gu;
 
-// Appends a text, in which such characters are named in their place.
+// Appends a text, in which the code of each character of TURNING stands in place of the character.
 function write(node, text) {
   const shown = String(text).replace(TURNING, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase()}]`);
   let at = 0;
@@ -45,13 +46,14 @@ function write(node, text) {
   if (at < shown.length) node.append(shown.slice(at));
 }
 
-// Returns the beginning of a text, where all of it stands elsewhere.
+// Returns the beginning of a text, for places beside which the page shows all of it.
 export function beginning(text, most = 300) {
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
-// Returns an element. Properties are attributes, but "on" (an object of listeners by event), "text" and properties that
-// begin with a dot, which are set on the node. Attributes that are null, undefined or false are left out.
+// Returns an element. Properties become attributes, except "on" (an object of listeners by event), "text", and
+// properties that begin with a dot: these are set on the node. Attributes that are null, undefined or false are left
+// out.
 export function element(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -125,7 +127,7 @@ export function foreignLink(address, text = "") {
     : link;
 }
 
-// A labelled set of buttons of which one is pressed, as radio buttons; calls back with the value.
+// A labelled set of radio buttons; changed(value) is called when the user chooses another one.
 export function choice(label, values, selected, changed) {
   const name = `choice-${(choice.number = (choice.number || 0) + 1)}`;
   return element(
@@ -148,7 +150,7 @@ export function choice(label, values, selected, changed) {
   );
 }
 
-// Copies a text, and says so on the button for a moment.
+// Returns a button that copies a text, and says so for a moment. The text may be a function that returns it.
 export function copyButton(text, label = "Copy") {
   const node = button(
     label,
@@ -169,7 +171,7 @@ export function copyButton(text, label = "Copy") {
   return node;
 }
 
-// Hands a text to the browser as a file to keep.
+// Lets the browser save a text as a file.
 export function download(filename, text, type = "text/plain") {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = element("a", { href: address, download: filename });

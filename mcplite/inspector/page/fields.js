@@ -17,8 +17,8 @@ import { isFile, kindOf, listed, problems, resolved, summary, typeOf, variants }
 
 const DEEPEST = 10;
 
-// Context: root (the whole schema), changed() after each input, suggest (null, or a function that makes an input which
-// completes, of the field's name).
+// Context: root (the whole schema); changed(), which is called after each input; suggest, which is null, or a function
+// that gets the name of a field and makes an input with completions.
 export function makeField(given, context, { name = null, required = false, depth = 0, title = null } = {}) {
   let schema = resolved(given, context.root);
   let nullable = false;
@@ -27,7 +27,7 @@ export function makeField(given, context, { name = null, required = false, depth
     const others = union.filter((variant) => variant.type !== "null");
     nullable = others.length < union.length;
     if (others.length === 1) {
-      // "This or null" is a field with a box for null.
+      // A union of one type and null is a field of this type, with a box for null.
       const { anyOf, oneOf, ...beside } = schema;
       schema = resolved(
         { ...others[0], ...without(beside, "type"), title: schema.title ?? others[0].title },
@@ -61,7 +61,7 @@ function without(object, name) {
   return rest;
 }
 
-// The problems of a member or an item, with paths that begin there.
+// Returns the problems of a member or an item, with paths that begin there.
 const inner = (found, step) =>
   found.filter((one) => one.path[0] === step).map((one) => ({ ...one, path: one.path.slice(1) }));
 
@@ -74,7 +74,7 @@ export function objectField(schema, context, options) {
   const free = element("div", { class: "members" });
   const extra = new Map();
   const whole = options.depth === 0;
-  // Another object is sent only after it was added: an empty one is a value too.
+  // An optional object within another one is sent only after the user has added it: an empty object is a value, too.
   let present = whole || options.required;
   const build = () => {
     if (members.size || !present) return;

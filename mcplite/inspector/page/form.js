@@ -4,7 +4,7 @@ import { choice, element, replace } from "./elements.js";
 import { makeField } from "./fields.js";
 import { kindOf, problems } from "./schema.js";
 
-// Options: suggest (see fields.js); changed(value); submit(), when Enter is pressed.
+// Options: suggest (see fields.js); changed(), called after each input; submit(), called when Enter is pressed.
 export class Form {
   constructor(schema, { suggest = null, changed = () => {}, submit = () => {}, label = "Arguments" } = {}) {
     this.schema = kindOf(schema) === "object" ? schema : { type: "object" };
@@ -40,7 +40,7 @@ export class Form {
           keydown: (event) => {
             const field = event.target;
             const plain = field.matches("input:not([type=checkbox],[type=radio],[type=file])");
-            // A list of suggestions that is open takes Enter for itself.
+            // If a list of suggestions is open, Enter chooses from it, and its default is prevented.
             if (event.key === "Enter" && !event.defaultPrevented && (plain || event.ctrlKey || event.metaKey)) {
               event.preventDefault();
               submit();
@@ -77,7 +77,7 @@ export class Form {
     );
   }
 
-  // Returns whether the other way could show the value.
+  // Shows the value in another way; returns false if this way cannot show it.
   _switch(mode) {
     if (mode === "json") {
       this._text.value = JSON.stringify(this._field.get() ?? {}, null, 2);
@@ -116,7 +116,7 @@ export class Form {
     this._changed();
   }
 
-  // The value; raises an Error for text that is no JSON.
+  // Returns the value; raises an Error for text that is no JSON.
   get() {
     if (this._mode === "form") return this._field.get() ?? {};
     const read = this._parsed();
@@ -129,7 +129,8 @@ export class Form {
     if (this._mode === "json") this._text.value = JSON.stringify(value ?? {}, null, 2);
   }
 
-  // Shows what the schema refuses of the value, and returns it; from then on with each input.
+  // Shows the problems of the value by the schema, and returns them. From the first call on, each input shows them
+  // again.
   check() {
     this._checked = true;
     let found;

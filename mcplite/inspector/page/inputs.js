@@ -71,7 +71,7 @@ function frame(schema, context, { name, required, title, nullable }, control, { 
   };
 }
 
-// A field of one input: read() and write(value) are those of the value that is not null.
+// A field with one input. read() and write(value) handle all values but null, which has a box of its own.
 function simple(schema, context, options, control, read, write, more = {}) {
   const outer = frame(schema, context, options, control, more);
   const get = () => (outer.isNull() ? null : read());
@@ -87,7 +87,7 @@ function simple(schema, context, options, control, read, write, more = {}) {
 export function textField(schema, context, options) {
   const types = { date: "date", password: "password", color: "color" };
   const long = (schema.maxLength ?? 0) > 200 || ["textarea", "markdown", "multiline", "code"].includes(schema.format);
-  // Set from JSON, a text may be empty and yet be sent.
+  // Whether an empty text is sent, since it was set from JSON; an input that the user leaves empty is not.
   let empty = false;
   const input = context.suggest && options.depth <= 1 ? context.suggest(options.name) : null;
   const box = element("div", { class: "text-box" });
@@ -156,7 +156,7 @@ export function numberField(schema, context, options) {
   const read = () => {
     const text = input.value.trim();
     if (text === "") return undefined;
-    // What is no number is sent as it was typed, so that the server's answer to it can be seen.
+    // A text that is no number is sent as it was typed, so that the user can see the server's answer to it.
     return /^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$/.test(text) ? Number(text) : text;
   };
   return simple(schema, context, options, input, read, (value) => {

@@ -33,7 +33,7 @@ class Inspector {
     this.record = new Record();
     // Which item of the page a call was made for, by the number of the call.
     this.callItems = new Map();
-    // States of tasks of which the page has got what came of them.
+    // States of tasks for which the page has already requested the result or the questions.
     this.settled = new Set();
     this.questions = new Questions(this);
     this._views = new Map(VIEWS.map(([name, , View]) => [name, new View(this)]));
@@ -64,7 +64,7 @@ class Inspector {
     }
     this._servers();
     this._arrive();
-    // One server alone was named to be used.
+    // If there is only one server, the user has started the inspector to use it, so it is opened at once.
     const servers = [...this.record.servers.values()];
     if (servers.length === 1 && servers[0].state === "closed")
       await this.attempt("open", { server: servers[0].name, revision: null });
@@ -174,7 +174,7 @@ class Inspector {
     this._count();
   }
 
-  // What a view shows of a server that is not open.
+  // Returns what a view shows for a server that is not open.
   closedNote(server) {
     if (!server) return element("p", { class: "quiet-text lead", text: "There is no server." });
     if (server.state === "opening") {
@@ -212,7 +212,7 @@ class Inspector {
     this.go({ view: "use", server, kind: "resources", key: uri });
   }
 
-  // Posts, and shows what was refused; returns whether it went well.
+  // Posts to a route, and shows an error in a dialog; returns whether there was none.
   async attempt(route, body) {
     try {
       await api.post(route, body);

@@ -12,7 +12,7 @@ import { summary } from "./schema.js";
 import { hasEnded } from "./task_follower.js";
 import { expand, variables } from "./uri_template.js";
 
-// By kind: the name of an item, and the method that uses it with its params.
+// By kind: the member that identifies an item, and the method that uses an item.
 export const KEYS = { tools: "name", resources: "uri", templates: "uriTemplate", prompts: "name", tasks: "taskId" };
 const METHODS = {
   tools: "tools/call",
@@ -143,7 +143,7 @@ export class ItemPane {
     );
   }
 
-  // What stands in the place of the result before the first call.
+  // Returns the text that stands in place of the result before the first call.
   _promise() {
     if (this._kind !== "tools" || !this._item.outputSchema) return "The result will stand here.";
     const { outputSchema: schema } = this._item;
@@ -166,7 +166,7 @@ export class ItemPane {
     if (this._preview) this._preview.textContent = expand(this._key, this._value());
   }
 
-  // What stands beside the button.
+  // Returns the controls beside the button, by the kind of the item and the capabilities of the server.
   _more() {
     const { _kind: kind, _item: item } = this;
     const capabilities = this._app.record.servers.get(this._server)?.capabilities || {};
@@ -235,7 +235,7 @@ export class ItemPane {
     }
   }
 
-  // Gets what a task has come to, or what it asks, once for each state of it.
+  // Requests the result of a task that has ended, or the questions of a task that waits for input, once for each state.
   settle() {
     const { _item: task } = this;
     if (this._kind !== "tasks" || !(hasEnded(task) || task.status === "input_required")) return;
@@ -244,7 +244,7 @@ export class ItemPane {
     this._app.settled.add(state);
     const byResult = this._app.record.servers.get(this._server)?.capabilities?.tasks && task.status !== "cancelled";
     const asked = (call) => call.method === "tasks/result" && ["running", "done"].includes(call.state);
-    // One request waits for the result, and brings what the task asks on the way.
+    // One tasks/result is enough: it waits for the result, and the questions of the task arrive meanwhile.
     if (byResult && this._matching().some(asked)) return;
     this._send(byResult ? "tasks/result" : "tasks/get", { taskId: this._key });
   }

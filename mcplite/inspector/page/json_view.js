@@ -10,7 +10,7 @@ export function jsonView(value, { open = 2 } = {}) {
   return element("div", { class: "json" }, node(value, open));
 }
 
-// A tree with a button that copies the value.
+// Returns a tree with a button that copies the value.
 export function copyableJson(value, options) {
   return element(
     "div",

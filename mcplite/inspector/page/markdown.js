@@ -98,7 +98,7 @@ function blocks(lines, depth) {
       );
       at = end + 1;
     } else if (heading) {
-      // The page has its own first three levels.
+      // The page uses the first three levels for headings of its own.
       nodes.push(element(`h${Math.min(6, heading[1].length + 3)}`, {}, inline(heading[2])));
       at += 1;
     } else if (/^\s*([-*_])\s*(\1\s*){2,}$/.test(line)) {
@@ -145,7 +145,7 @@ function list(lines, start, depth) {
       inner.push(lines[at++].slice(indent + 2));
     }
     const content = blocks(inner, depth + 1);
-    // One paragraph needs no margins of its own.
+    // The first paragraph of an item stands in it without a <p>, and so without margins.
     node.append(
       append(
         element("li"),

@@ -12,7 +12,7 @@ const FORMS = [
   ["cassette", "Cassette"],
 ];
 
-// Whether a message is a request to the server, or an answer to one: these can be sent from elsewhere.
+// Whether a message is a request to the server, or an answer to one: these can be exported.
 const isOurs = ({ kind, direction, answers }) =>
   (kind === "request" && direction === "->") || (["response", "error"].includes(kind) && direction === "<-" && answers);
 
@@ -94,7 +94,7 @@ export class MessagePane {
     return copyableJson(entry.content, { open: 4 });
   }
 
-  // Of a long message the page has the beginning.
+  // The page has only the beginning of a long message; a button loads all of it.
   _long(entry) {
     const box = element(
       "div",
@@ -136,7 +136,7 @@ export class MessagePane {
         if (chosen === form) replace(shown, element("p", { class: "error-line", text: error.message }));
       }
     };
-    // A program can name what has an address or a command, and not a server that is reached in another way.
+    // A program can connect to a server with an address or a command, and not to one that is reached in another way.
     const named = this._app.record.servers.get(entry.server)?.transport !== "memory";
     const forms = named ? FORMS : FORMS.filter(([form]) => form === "cassette");
     show(forms[0][0]);

@@ -8,7 +8,7 @@ import { jsonView } from "./json_view.js";
 import { markdown } from "./markdown.js";
 import { conversation } from "./result.js";
 
-// What JSON-RPC's errors say when a user refuses sampling.
+// The JSON-RPC error that the server gets when the user refuses sampling.
 const REFUSED = { code: -1, message: "User rejected sampling request" };
 const TITLES = {
   elicitation: "The server asks",
@@ -118,7 +118,8 @@ export class Questions {
     let checked = false;
     const send = () => {
       const found = form.check();
-      // A second press sends what the schema refuses, so that the server can be seen to refuse it too.
+      // A second press sends the answer although the schema refuses it: the user can see whether the server refuses it,
+      // too.
       if (found.length && (!checked || found.some((one) => one.unsendable))) {
         checked = true;
         form.focus();
@@ -260,7 +261,7 @@ export class Questions {
     };
   }
 
-  // Asks a model, whose answer is put where it can be changed before it is sent.
+  // A box to ask a model. take(result) fills in the model's answer, which the user can change before it is sent.
   _modelBox(question, take) {
     const kept = this._model;
     const bound = (name, attributes) =>

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { equal } from "./schema.js";
 
-// Messages and lines of stderr of one server.
+// Most messages and lines of stderr of one server.
 const MOST_ENTRIES = 10_000;
 const LIST_METHODS = {
   tools: "tools",
@@ -21,10 +21,11 @@ export function taskOf(result) {
   return typeof task?.taskId === "string" ? task : null;
 }
 
-// What may be asked for by a list, and where the page shows it.
+// The kinds of items that a server can list, in the order of the page's tabs.
 export const KINDS = Object.keys(LIST_METHODS);
 
-// Topics, each told at most once in some milliseconds: servers, entries, calls, questions, lists, updated, walks, outage.
+// Calls its listeners by topic, for each topic at most once in some milliseconds: servers, entries, calls, questions,
+// lists, updated, walks, outage.
 export class Record {
   constructor() {
     this.servers = new Map();
@@ -35,12 +36,12 @@ export class Record {
     this.messages = new Map();
     this.dropped = new Map();
     this.calls = new Map();
-    // By server: the steps through it, on the way or at their end.
+    // By server: its latest walk, with the steps that are known so far.
     this.walks = new Map();
     this.questions = new Map();
     this.lists = new Map();
     this.outage = false;
-    // Counted up when entries have been dropped or changed, so that views start again.
+    // Counted up when entries have been dropped or changed, so that views draw all entries again.
     this.generation = 0;
     this._listeners = new Map();
     this._told = new Set();
@@ -63,7 +64,7 @@ export class Record {
     );
   }
 
-  // Calls back after changes of a topic; returns a function that ends this.
+  // Calls the listener after changes of a topic; returns a function that removes the listener.
   on(topic, listener) {
     if (!this._listeners.has(topic)) this._listeners.set(topic, new Set());
     this._listeners.get(topic).add(listener);
@@ -124,20 +125,20 @@ export class Record {
   }
 
   _message(message) {
-    if (this.messages.has(message.message)) return; // after the stream was resumed
+    if (this.messages.has(message.message)) return; // the stream was resumed, and sends the message again
     this.messages.set(message.message, message);
     this.entriesOf(message.server).push(message);
     this._matched(message);
     this._bound(message.server);
     this._tell("entries");
-    // Some servers tell by themselves how far a task is.
+    // Some servers send the status of a task without a request for it.
     if (message.method === "notifications/tasks/status" && message.kind === "notification") {
       const task = taskOf(message.content?.params);
       if (task) this._task(message.server, task);
     }
   }
 
-  // A request has the number of its answer, so that the timeline draws how long it took.
+  // Gives the number and the duration of an answer to its request, so that the timeline can draw them.
   _matched(message) {
     const request = message.answers === null ? null : this.messages.get(message.answers);
     if (request) {
@@ -156,7 +157,7 @@ export class Record {
     this._tell("entries");
   }
 
-  // How many messages of a server the inspector has dropped in all; the page drops its own oldest ones.
+  // Notes how many messages of a server the inspector has dropped in all; the page itself drops its oldest entries.
   _dropped({ server, messages }) {
     this.dropped.set(server, messages);
     this._tell("entries");
@@ -169,7 +170,7 @@ export class Record {
     this.generation += 1;
   }
 
-  // The page forgets what the user cleared.
+  // Forgets the entries of a server, after the user has cleared them.
   clear(server) {
     for (const entry of this.entriesOf(server)) this.messages.delete(entry.message);
     this.entries.set(server, []);
@@ -203,14 +204,14 @@ export class Record {
     this._tell("calls");
   }
 
-  // Asks for a task as it is now, which brings the list up to date.
+  // Requests the present state of a task, and updates the list of tasks with it.
   async follow(server, id) {
     const { task } = await api.post("task", { server, task: id });
     const found = taskOf(task);
     if (found) this._task(server, found);
   }
 
-  // What tells of a task brings the list up to date.
+  // Updates the list of tasks with the state of a task, unless the list has a newer one.
   _task(server, task) {
     const list = this.lists.get(`tasks ${server}`);
     if (!list || list.state !== "ready") return;
@@ -221,7 +222,8 @@ export class Record {
     this._tell("lists");
   }
 
-  // A question that the page asks on behalf of a server: answer(given) takes the place of the server's route.
+  // Adds a question that the page asks on behalf of a server: its answer(given) is called instead of a POST of the
+  // answer.
   ask(question) {
     this._question({ question: `page ${(this._asked = (this._asked ?? 0) + 1)}`, call: null, ...question });
   }
@@ -235,7 +237,7 @@ export class Record {
     this.forget(question);
   }
 
-  // A question that was answered here, or that the server asks no more.
+  // Forgets a question that was answered here, or that the server has withdrawn.
   forget(question) {
     this.questions.delete(question);
     this._tell("questions");
@@ -255,8 +257,8 @@ export class Record {
     this._tell("updated");
   }
 
-  // Returns a list of a server, {state: "loading", "ready" or "failed", items, error}; asks for it if it is not known, or is
-  // stale: then it has the items of before until the new ones are there.
+  // Returns a list of a server, {state: "loading", "ready" or "failed", items, error}; requests it if it is not known
+  // or is stale. A stale list has its old items until the new ones have come.
   list(server, kind) {
     const key = `${kind} ${server}`,
       known = this.lists.get(key);
@@ -278,7 +280,7 @@ export class Record {
     this._tell("lists");
   }
 
-  // Whether the server says that it has things of this kind.
+  // Whether the server declares that it has items of this kind.
   offers(server, kind) {
     const capabilities = (this.servers.get(server) || {}).capabilities || {};
     if (kind === "tasks") {

@@ -65,7 +65,7 @@ function toolResult(result, open) {
   const blocks = Array.isArray(result.content) ? result.content : [];
   const structured = result.structuredContent;
   if (!blocks.length && structured === undefined) return null;
-  // Servers repeat structured content as text, for older clients: once is enough.
+  // Servers repeat structured content as text, for older clients: such a text is left out.
   const repeats = (block) => structured !== undefined && block?.type === "text" && equalText(block.text, structured);
   const shown = blocks.filter((block) => !repeats(block));
   return [
@@ -125,7 +125,8 @@ export function contentBlock(block, open) {
   );
 }
 
-// A text, as Markdown where it looks like it or is said to be, as data where it is JSON; the plain text is a click away.
+// Shows a text: as data if it is JSON, as Markdown if its type says so or it looks like it. A choice shows the plain
+// text.
 export function textView(text, type = "") {
   if (text.length > LONGEST_TEXT) {
     const shown = element("pre", { class: "plain", tabindex: "0", text: text.slice(0, LONGEST_TEXT) });

@@ -26,7 +26,7 @@ const isObject = (value) => kindOf(value) === "object";
 function pointed(root, reference) {
   if (reference === "#") return root;
   if (!reference.startsWith("#/")) {
-    // An anchor or the name of a definition.
+    // The reference is an anchor, or the $id of a definition.
     for (const definition of Object.values(root.$defs || root.definitions || {})) {
       if (isObject(definition) && (`#${definition.$anchor}` === reference || definition.$id === reference))
         return definition;
@@ -50,8 +50,8 @@ function merged(one, other) {
   return result;
 }
 
-// Returns the schema with its references and its allOf replaced by their content. A reference that leads nowhere is kept
-// as {"broken": its text}; true, false and other things that are no object become a schema that allows all.
+// Returns the schema with its references and its allOf replaced by their content. A reference that leads nowhere is
+// kept as {"broken": its text}; true, false and other things that are no object become a schema that allows all.
 export function resolved(schema, root, depth = 0) {
   if (!isObject(schema)) return schema === false ? { not: {} } : {};
   let result = schema;
@@ -160,8 +160,8 @@ export function limits(schema) {
   return found;
 }
 
-// A server's expression could take hours (a repeated group, or many repetitions): such a one is left to the server, as is
-// one in the syntax of another language.
+// Returns null for a pattern that only the server checks: one that could take hours (with a repeated group, or with
+// many repetitions), one that is long or for a long value, or one in the syntax of another language.
 function patternOf(text, value) {
   const costly = /\)[*+?{]/.test(text) || (text.match(/[*+]|,\}/g) || []).length > 3;
   if (costly || text.length > 500 || value.length > 500) return null;
@@ -182,7 +182,8 @@ const TYPES = {
   object: isObject,
 };
 
-// What a value breaks, as [{path: [...], text}]; empty if nothing. Keywords that no form shows are left to the server.
+// Returns the rules of a schema that a value breaks, as [{path: [...], text}]. The server alone checks keywords that no
+// form shows.
 export function problems(schema, value, root, path = [], depth = 0) {
   const found = resolved(schema, root);
   const list = [];

@@ -12,7 +12,7 @@ const KINDS = [
   ["stderr", "stderr", (entry) => entry.kind === "stderr"],
 ];
 
-// From the one that says most to the one that says least.
+// From the level that admits all log messages to the one that admits the fewest.
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 export class SeeView {
@@ -89,7 +89,7 @@ export class SeeView {
       element("div", { class: "see-split" }, this._timeline.element, this._message.element),
     );
     app.record.on("entries", () => this._update());
-    // Requests that ran at a connection that has ended run no more.
+    // When a connection has ended, its requests do not run any more, so the rows in view are drawn again.
     app.record.on("servers", () => {
       if (!this._visible) return;
       this._timeline.list.draw();
@@ -126,7 +126,7 @@ export class SeeView {
     this._visible = false;
   }
 
-  // The level that the user has chosen for this connection, of a server that has log messages.
+  // Shows the level that the user has chosen for this connection, if the server declares log messages.
   _drawLevel() {
     const server = this._app.record.servers.get(this._server);
     this._level.hidden = server?.state !== "open" || !("logging" in (server.capabilities || {}));
@@ -184,7 +184,7 @@ export class SeeView {
     } else {
       const more = entries.slice(this._seen).filter(wanted);
       this._shown.push(...more);
-      // Rows of requests that were answered meanwhile show how long they took.
+      // If there are new answers, the rows of their requests have to show how long these took.
       if (entries.length > this._seen && entries.slice(this._seen).some((entry) => entry.answers)) list.redraw();
       else list.grown();
     }

@@ -1,6 +1,7 @@
 // TaskFollower: asks for the tasks that the page shows until they have ended, as often as their server wants.
 
-// Milliseconds between two looks: the usual ones, and those that a server may name; and tasks that are followed at once.
+// Milliseconds between two requests for a task: the default, and the limits of what a server may wish. And the most
+// tasks that are followed at once.
 const USUAL = 2_000;
 const [SHORTEST, LONGEST] = [250, 30_000];
 const MOST = 20;
@@ -12,11 +13,11 @@ export class TaskFollower {
   constructor(record) {
     this._record = record;
     this._server = null;
-    // By task: the timer of its next look.
+    // By task: the timer of the next request for it.
     this._timers = new Map();
   }
 
-  // Follows these tasks of a server, and no others; none of them after it was called with an empty list.
+  // Follows these tasks of a server, and no others; with an empty list it follows none.
   follow(server, tasks) {
     const wanted = tasks.filter((task) => !hasEnded(task)).slice(0, MOST);
     const names = new Set(wanted.map((task) => task.taskId));
@@ -39,9 +40,9 @@ export class TaskFollower {
       try {
         await this._record.follow(server, task.taskId);
       } catch {
-        known = false; // the list says why, when it is asked for again
+        known = false; // when the list is requested again, it shows the error
       }
-      // What came may have ended the following, or begun it anew.
+      // Meanwhile the task may be followed no more, or have another timer.
       if (this._timers.get(task.taskId) !== timer) return;
       this._timers.delete(task.taskId);
       if (known) {

@@ -4,17 +4,17 @@ import { bytes, clock, element, plural, seconds } from "./elements.js";
 import { taskOf } from "./record.js";
 import { VirtualList } from "./virtual_list.js";
 
-// A pause of all calls is drawn this wide at most, as a part of the time that is drawn.
+// A pause, in which no call runs, is drawn at most this wide, as a part of the time in which calls run.
 const WIDEST_PAUSE = 0.06;
 const ROW = 28;
-// Pixels that a duration takes.
+// Pixels that the text of a duration takes.
 const ROOM = 64;
 
 export const isLog = (entry) => entry.kind === "notification" && entry.method === "notifications/message";
 
 const isLasting = (entry) => entry.method === "subscriptions/listen";
 
-// In a few words, what a message says.
+// Returns what a message says, in a few words.
 export function gist(entry) {
   const { content } = entry;
   if (entry.kind === "stderr" || entry.kind === "invalid")
@@ -64,7 +64,7 @@ export function timeScale(spans) {
   }
   if (!busy.length) return () => 0;
   const active = busy.reduce((sum, [from, to]) => sum + to - from, 0);
-  // Where all is an instant, pauses have one width.
+  // If nothing has a duration, each pause counts for one second at most.
   const widest = active > 0 ? Math.max(active * WIDEST_PAUSE, 0.0005) : 1;
   const knots = [];
   let at = 0,
@@ -155,7 +155,7 @@ export class Timeline {
   // Places the bars by the time that the rows in view cover.
   _place(entries, nodes) {
     const end = (entry) => entry.time + (entry.kind === "request" ? (entry.duration ?? 0) : 0);
-    // What lasts as long as the connection would make all calls narrow.
+    // A request that lasts as long as the connection counts as an instant: otherwise it would make all calls narrow.
     const scale = timeScale(entries.map((entry) => [entry.time, isLasting(entry) ? entry.time : end(entry)]));
     const width = nodes.length ? nodes[0][1].lastChild.clientWidth : 0;
     for (const [index, node] of nodes) {
@@ -169,7 +169,8 @@ export class Timeline {
       bar.style.left = `${from * 100}%`;
       bar.style.width = `${(to - from) * 100}%`;
       bar.classList.toggle("running", running);
-      // The duration stands behind the bar, before it, or in it, where there is room.
+      // The text of the duration stands behind the bar if it fits there, or before it if it fits there, and otherwise
+      // in it.
       const behind = (1 - to) * width > ROOM;
       const before = !behind && from * width > ROOM;
       took.classList.toggle("inside", !behind && !before);
@@ -178,7 +179,7 @@ export class Timeline {
     }
   }
 
-  // Whether a request without an answer is still waited for; the view says.
+  // Whether a request without an answer still runs; the view replaces this method.
   running() {
     return false;
   }

@@ -46,7 +46,7 @@ export function expand(template, values) {
       .filter(({ name }) => values[name] !== undefined && values[name] !== "")
       .map(({ name, length, star }) => {
         const text = String(values[name]);
-        // With a star the values of a list are parts of their own.
+        // With a star, the text is a list with commas, and each of its values is a part of its own.
         const value = (star ? text.split(",") : [text]).map((one) =>
           encoded(length === null ? one : [...one].slice(0, length).join(""), style.reserved),
         );

@@ -216,7 +216,7 @@ export class UseView {
     ];
   }
 
-  // Opens what the arrow keys rest on.
+  // Opens an item once the arrow keys have stayed on it for a moment.
   _later(item) {
     clearTimeout(this._timer);
     this._timer = setTimeout(() => {
@@ -237,7 +237,7 @@ export class UseView {
   _choose(list) {
     const item =
       list.items.find((one) => String(one[KEYS[this._kind]]) === this._key) ||
-      // A resource that another one links to need not be in a list.
+      // A resource that a result links to need not be in the list.
       (this._kind === "resources" && this._key && list.state === "ready" ? { uri: this._key, name: this._key } : null);
     this.element.classList.toggle("with-item", item !== null && item !== undefined);
     if (!item) {

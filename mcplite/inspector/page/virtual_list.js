@@ -5,8 +5,9 @@ import { element } from "./elements.js";
 const SPARE = 6;
 let lists = 0;
 
-// Options: label; height of a row in pixels; row(item) returns the nodes of a row; selected(item) is called when the user
-// chooses one; moved(item) when the arrow keys or a script go to one; drawn(items) after the rows in view have changed.
+// Options: label; height of a row in pixels; row(item) returns the nodes of a row; selected(item) is called when the
+// user chooses one; moved(item) when a key goes to one; drawn(items, rows) after each drawing, with the items that are
+// drawn and their rows as [index, node].
 export class VirtualList {
   constructor({ label, height, row, selected, moved = () => {}, drawn = () => {}, role = "listbox" }) {
     this._height = height;
@@ -49,7 +50,7 @@ export class VirtualList {
     this._clear();
   }
 
-  // Shows the items of before and more; the rows that are drawn stay.
+  // Shows items that were appended to the list of items; the rows that are drawn stay.
   grown() {
     this._later();
   }
@@ -133,7 +134,7 @@ export class VirtualList {
     );
     node.style.transform = `translateY(${index * this._height}px)`;
     node.style.height = `${this._height}px`;
-    // In the order of the items, for readers that go through the document.
+    // Rows stand in the order of the items, for screen readers that go through the document.
     let next = null;
     for (const [other, shown] of this._shown) {
       if (other > index && (next === null || other < next[0])) next = [other, shown];

@@ -20,7 +20,7 @@ class CacheHint(Record):
     scope: str = "private"
 
     def __post_init__(self) -> None:
-        if not self.ttl >= 0 or self.ttl > 10 ** 9:
+        if isinstance(self.ttl, bool) or not isinstance(self.ttl, (int, float)) or not 0 <= self.ttl <= 10 ** 9:
             raise RegistrationError(f"a cache hint's ttl is a number of seconds from 0 on, not {self.ttl!r}")
         if self.scope not in ("private", "public"):
             raise RegistrationError(f"a cache hint's scope is 'private' or 'public', not {self.scope!r}")

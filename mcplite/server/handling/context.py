@@ -82,6 +82,8 @@ class Context:
     _dropped = 0
     _asker: "Optional[Asker]" = None
     _questions = 0
+    #: Whether the handler has asked the client something, and waited for the answer.
+    has_asked = False
     #: The time limit of the call, which is paused while the handler waits for an answer; None for no limit.
     _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
@@ -502,6 +504,7 @@ class Context:
 
     def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
         self.check_cancelled()
+        self.has_asked = True
         if self._timeout is None:
             return self._get_asker().ask(questions, named)
         with self._timeout.paused():

@@ -345,6 +345,7 @@ class Endpoint:
             except ConnectionClosed:  # it has ended since it was found
                 return self.error_response(Rejection(404, NO_SESSION), request)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
+            self.enter()
             temporary = create_session_for_one_message(self.runtime)
             temporary.session.skip_handshake(decision.revision)
             temporary.peer.receive(decision.data, decision.message)

@@ -60,25 +60,28 @@ class Certificates:
         self._client_ca = None if client_ca is None else os.fspath(client_ca)
         self._password = key_password
         self._files = [self._certfile, self._keyfile, *([] if self._client_ca is None else [self._client_ca])]
-        self._seen, self._looked = self._look(), time.monotonic()
+        #: The files as they were loaded, and as they were seen last; and when that was.
+        self._loaded = self._seen = self._look()
+        self._looked = time.monotonic()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """Return the context for new connections, made again if a file has changed; called by one thread at a time.
 
-        If the files do not fit together, as while one of them is replaced, an error is logged and the former context stays.
+        If the files do not fit together, as while one of them is replaced, an error is logged once, and the former one stays.
         """
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
-            seen = self._look()
-            if seen != self._seen:
-                self._seen = seen
+            before, self._seen = self._seen, self._look()
+            if self._seen != self._loaded:  # also after a failure: its cause may have passed
                 try:
                     self._context = self._load()
+                    self._loaded = self._seen
                     _log.info("the certificate of %s was read again", self._certfile)
                 except Exception as error:  # the function for the password may raise anything
-                    _log.error("the certificate has changed and cannot be used, so the former one stays: %s", error)
+                    if self._seen != before:
+                        _log.error("the certificate has changed and cannot be used, so the former one stays: %s", error)
         return self._context
 
     def _look(self) -> List[Optional[Tuple[int, int, int]]]:

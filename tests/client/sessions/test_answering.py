@@ -75,6 +75,13 @@ def test_answers_go_with_the_same_request_under_a_new_id():
         assert script.got("tools/call", 1)["id"] != script.got("tools/call", 2)["id"]
 
 
+def test_the_pauses_of_a_server_that_only_gives_states_count_to_the_longest_time():
+    with Script(asking(state="more")) as script, script.connect() as client:
+        with pytest.raises(mcplite.RequestTimeout, match=r"within 0\.3 s in all, .*max_timeout"):
+            call(client, max_timeout=0.3)
+        assert len(script.calls) < 6, "the pauses grow"
+
+
 @pytest.mark.parametrize("state", ["", " ", "{\"a\": 1}", "ä\u2028\U0001f600\x00", "x" * 100_000])
 def test_a_state_is_returned_unchanged(state):
     with Script(asking({"q": elicit()}, state), DONE) as script, script.connect(elicitation_handler=named) as client:

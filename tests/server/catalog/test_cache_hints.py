@@ -47,7 +47,8 @@ def test_clients_with_a_session_get_no_hints(connect):
     assert set(client.result("resources/read", {"uri": "memo://own"})) == {"contents"}
 
 
-@pytest.mark.parametrize("ttl, scope", [(-1, "private"), (float("nan"), "private"), (1e10, "private"), (1, "shared"), (1, "")])
+@pytest.mark.parametrize("ttl, scope", [(-1, "private"), (float("nan"), "private"), (1e10, "private"), (1, "shared"), (1, ""),
+                                        ("60", "private"), (True, "private"), (None, "private")])
 def test_invalid_hints_are_refused(ttl, scope):
     with pytest.raises(RegistrationError, match="cache hint"):
         CacheHint(ttl, scope)

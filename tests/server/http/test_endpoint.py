@@ -1,5 +1,6 @@
 """The HTTP endpoint, request by request and without a socket: each status, each mode, each revision's differences."""
 
+import contextlib
 import json
 import threading
 from typing import Any, Dict
@@ -439,6 +440,28 @@ def test_stateless(version):
         assert answer.status == 405 and header(answer, "Allow") == "POST"
     assert endpoint.handle(request("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
     endpoint.close(0.1)
+
+
+def test_a_first_notification_without_a_session_finds_the_lifespan_entered():
+    seen, done = [], threading.Event()
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        yield "database"
+        seen.append("left")
+
+    mcp = mcplite.Server("demo", lifespan=lifespan)
+
+    def note(params, session):
+        seen.append(session.runtime.lifespan_value)
+        done.set()
+
+    mcp.add_notification("notifications/acme/hi", note)
+    endpoint = make(mcp, stateless=True)
+    assert endpoint.handle(request("POST", {"jsonrpc": "2.0", "method": "notifications/acme/hi"})).status == 202
+    assert done.wait(LIMIT)
+    endpoint.close(0.1)
+    assert seen == ["database", "left"]
 
 
 def test_a_question_without_a_session_fails_with_advice():

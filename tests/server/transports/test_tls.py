@@ -301,6 +301,20 @@ def test_certificates_are_read_again_when_they_change(served, tls, own, trusting
         assert wire.post(initialize()).status == 200  # a connection keeps what it began with
 
 
+def test_a_certificate_that_could_not_be_read_for_a_moment_is_read_later(served, tls, own, monkeypatch, caplog):
+    monkeypatch.setattr(tls_module, "_LOOK_SECONDS", 0.0)
+    replace = own.pop("replace")
+    made = served(**own)
+    first, load = presented(made), ssl.SSLContext.load_cert_chain
+    replace("named.pem", "named.key")
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", lambda *given: exec("raise OSError('too many open files')"))
+    assert presented(made) == presented(made) == first
+    assert [record.getMessage() for record in caplog.records].count(
+        "the certificate has changed and cannot be used, so the former one stays: too many open files") == 1
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
+    assert presented(made) != first
+
+
 @pytest.mark.parametrize("given, said", [
     ({"certfile": "nowhere.pem"}, r"certfile=: \S+nowhere.pem cannot be read: No such file"),
     ({"keyfile": "nowhere.key"}, r"keyfile=: \S+nowhere.key cannot be read"),

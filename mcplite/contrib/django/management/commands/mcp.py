@@ -23,7 +23,7 @@ class Command(BaseCommand):  # type: ignore[misc]
     def handle(self, *arguments: Any, **options: Any) -> None:
         """Serve until the client leaves.
 
-        :raises CommandError: no server is named, or there is none of the name.
+        :raises CommandError: no server is named, or the named one cannot be loaded.
         """
         target = options["server"] or getattr(settings, "MCPLITE_SERVER", None)
         if not target:
