@@ -10,6 +10,7 @@ import datetime
 import json
 import math
 import os
+import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -25,6 +26,15 @@ MOST_BYTES = 64 << 20
 _MOST_STEPS = 32
 #: Files of one document.
 _MOST_FILES = 500
+#: What a scalar of YAML without quotes is in the core schema of YAML 1.2, which OpenAPI prescribes: the pattern of a tag, and
+#: the characters that such a scalar begins with. Any other is a text, and so is a number with a leading zero, as a postal code.
+_YAML_SCALARS = {
+    "null": (r"(~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    "bool": (r"(true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
+    "int": (r"([-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+)\Z", list("-+0123456789")),
+    "float": (r"([-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z",
+              list("-+.0123456789")),
+    "merge": (r"<<\Z", ["<"])}  # of YAML 1.1 alone, and in use with anchors
 #: A part of a document, and the file that it stands in: a URL, a path, or empty for a dict.
 Located = Tuple[Any, str]
 #: Returns the body of a URL.
@@ -207,7 +217,7 @@ def parse(data: bytes, location: str) -> Any:
 
 def _parse_yaml(text: str, location: str) -> Any:
     try:
-        from yaml import SafeLoader, YAMLError
+        from yaml import MappingNode, SafeLoader, YAMLError
     except ImportError as error:
         raise RegistrationError(f"{location} is no JSON, and YAML needs PyYAML: pip install PyYAML") from error
     try:
@@ -215,9 +225,23 @@ def _parse_yaml(text: str, location: str) -> Any:
         from yaml import CSafeLoader as Loader
     except ImportError:
         Loader = SafeLoader  # a build of PyYAML without the part in C
+
+    class Core(Loader):
+        yaml_implicit_resolvers: Dict[str, Any] = {}
+
+    for tag, (pattern, first) in _YAML_SCALARS.items():
+        Core.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(pattern), first)
     try:
-        return _as_json(Loader(text).get_single_data(), {}, [])
-    except (YAMLError, RecursionError) as error:
+        loader = Core(text)
+        root = loader.get_single_node()
+        version = root
+        for name in ("info", "version"):
+            members = version.value if isinstance(version, MappingNode) else ()
+            version = next((item for key, item in members if key.value == name), None)
+        if version is not None and version.tag.endswith((":int", ":float")):
+            version.tag = "tag:yaml.org,2002:str"  # the version of an API is a text, and 1.10 is not 1.1
+        return None if root is None else _as_json(loader.construct_document(root), {}, [])
+    except (YAMLError, RecursionError, ValueError) as error:
         raise RegistrationError(f"{location} is neither JSON nor YAML: {str(error)[:300]}") from error
 
 

@@ -63,6 +63,42 @@ def test_a_file_of_yaml(tmp_path):
     assert loaded.root["components"]["schemas"]["two"] == {"type": "string"}
 
 
+@pytest.mark.parametrize("written, read", [
+    ("[on, off, auto]", ["on", "off", "auto"]), ("[NO, SE, yes, n]", ["NO", "SE", "yes", "n"]),
+    ("[true, False]", [True, False]), ("[null, ~, NULL]", [None, None, None]),
+    ("[010, 12:30, 1_000]", ["010", "12:30", "1_000"]),
+    ("[0, -7, +7, 0o17, 0x1F]", [0, -7, 7, 15, 31]), ("[1.5, .5, 1e3, -2., .inf]", [1.5, 0.5, 1000.0, -2.0, None]),
+    ("[2024-01-01, =, '1', 1.2.3]", ["2024-01-01", "=", "1", "1.2.3"]), ("", None), ("{on: 1, no: 2}", {"on": 1, "no": 2})])
+def test_scalars_of_yaml_are_those_of_version_1_2(written, read):
+    pytest.importorskip("yaml")
+    assert parse(f"a: {written}".encode(), "x") == {"a": read}
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.10", "2", "2024-01-01"])
+def test_the_version_of_an_api_is_a_text_without_quotes_too(version):
+    pytest.importorskip("yaml")
+    assert parse(f"info: {{version: {version}}}".encode(), "x") == {"info": {"version": version}}
+
+
+def test_yaml_merges_a_mapping():
+    pytest.importorskip("yaml")
+    assert parse(b"a: &a {x: 1}\nb: {<<: *a, y: 2}", "x")["b"] == {"x": 1, "y": 2}
+
+
+@pytest.mark.parametrize("text, made", [
+    ("", None), ("# a remark", None), ("just a text", "just a text"), ("- info", ["info"]), ("info: 3", {"info": 3}),
+    ("info: {version: }", {"info": {"version": None}}), ("info: {version: [1]}", {"info": {"version": [1]}})])
+def test_yaml_of_other_forms(text, made):
+    pytest.importorskip("yaml")
+    assert parse(text.encode(), "x") == made
+
+
+def test_a_number_of_yaml_that_is_none():
+    pytest.importorskip("yaml")
+    with pytest.raises(RegistrationError, match="neither JSON nor YAML"):
+        parse(b"a: !!int x", "x.yaml")
+
+
 def test_yaml_that_contains_itself(tmp_path):
     pytest.importorskip("yaml")
     made = parse(b"a: &a [1, *a]", "x")
