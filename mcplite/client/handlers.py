@@ -212,11 +212,15 @@ class Handlers:
         if answer is None or answer is False:
             raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
         try:
-            return codec.encode(_sampled(answer), revision)  # type: ignore[no-any-return]
-        except (ProtocolError, TypeError) as error:
+            result = _sampled(answer)
+            if not revision.sampling_tools and all(isinstance(block, types.TextContent) for block in result.content):
+                result.content = [types.TextContent(result.text)]  # such a revision has one block
+            return codec.encode(result, revision)  # type: ignore[no-any-return]
+        except (ProtocolError, TypeError, ValueError) as error:
             _log.error("the sampling handler returned %s: %s; use CreateMessageResult, content or a str",
                                type(answer).__name__, error)
-            raise InternalError("the client's sampling handler failed") from error
+            reason = f": {error}" if type(error) is ValueError else ""  # what the revision cannot carry
+            raise InternalError(f"the client's sampling handler failed{reason}") from error
 
     def roots(self) -> List[types.Root]:
         """Return the current roots.

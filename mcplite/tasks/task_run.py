@@ -137,11 +137,11 @@ class TaskRun(QueuedJob):
         contextvars.Context().run(self._execute)
 
     def _execute(self) -> None:
-        context, process = self.context, os.getpid()
+        context = self.context
         CURRENT.set(context)
         try:
             result = self._result()
-            if os.getpid() != process:
+            if self._request.peer.foreign:
                 end_process(f"the task {self.task_id}", None)
             self.complete(result)
         except RemoteError as error:
@@ -151,7 +151,7 @@ class TaskRun(QueuedJob):
             self._fail(INTERNAL_ERROR, f"the task was ended: {reason or 'no reason is known'}")
         except BaseException as error:
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
-            if os.getpid() != process:
+            if self._request.peer.foreign:
                 end_process(f"the task {self.task_id}", error)  # the handler has forked: the task is the other process's
             _log.exception("the task of tool %r failed", self.call.tool)
             self._fail(INTERNAL_ERROR, "Internal error")
@@ -385,6 +385,13 @@ class _NoPeer(MessageSink):
 
     last_error = None
     closed = False
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    @property
+    def foreign(self) -> bool:  # type: ignore[override]
+        return os.getpid() != self._process
 
 
 class RunningRequest(Incoming):

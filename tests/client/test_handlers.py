@@ -392,11 +392,20 @@ def test_an_invalid_result_of_a_sampling_handler_is_logged(returned, caplog):
     assert "sampling handler returned" in caplog.text
 
 
-def test_several_blocks_do_not_fit_an_old_revision():
+@pytest.mark.parametrize("returned", [["a", "b"], [TextContent("a"), TextContent("b")]])
+def test_texts_are_one_block_in_an_old_revision(returned):
+    with Fake(version=OLDEST.name) as fake, fake.connect(sampling_handler=lambda request: returned):
+        reply = fake.asked("sampling/createMessage", {"messages": HELLO, "maxTokens": 1})
+        assert reply["result"]["content"] == {"type": "text", "text": "a\nb"}  # SAMP-05
+
+
+def test_blocks_of_two_kinds_do_not_fit_an_old_revision(caplog):
     with Fake(version=OLDEST.name) as fake, fake.connect(
-            sampling_handler=lambda request: [TextContent("a"), TextContent("b")]):
+            sampling_handler=lambda request: [TextContent("a"), mcplite.Image(b"GIF8")]):
         reply = fake.asked("sampling/createMessage", {"messages": HELLO, "maxTokens": 1})
         assert reply["error"]["code"] == -32603  # SAMP-05
+        assert reply["error"]["message"].startswith("the client's sampling handler failed: a sampling message has exactly one")
+    assert "sampling handler returned list" in caplog.text
 
 
 # --- roots ---------------------------------------------------------------------------------------------------------

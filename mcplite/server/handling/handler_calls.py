@@ -182,7 +182,9 @@ def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]
         # TOOL-37: an invalid result is never sent as a valid one.
         _log.error("tool %r returned what its output schema does not allow: %s", name, error)
         return tool_error(context, f"Tool {name} returned an invalid result: {error}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if context.incoming.peer.foreign:
+            raise  # the handler has forked, and SystemExit ends the forked process
         _log_failure(context, f"tool {name!r}", error)
         return _failed(context, name, error)
     finally:
@@ -207,7 +209,7 @@ def _start_timeout(context: RequestContext, name: str, seconds: float) -> Timeou
     return timeout
 
 
-def _log_failure(context: RequestContext, what: str, error: Exception) -> None:
+def _log_failure(context: RequestContext, what: str, error: BaseException) -> None:
     """Log that a handler failed: with the traceback, unless the client's answer to a question is why.
 
     :param what: the handler, for the line.
@@ -230,13 +232,13 @@ def raised_result(context: RequestContext, name: str, error: ToolError) -> Dict[
     return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
 
 
-def _failed(context: RequestContext, name: str, error: Exception) -> Dict[str, Any]:
+def _failed(context: RequestContext, name: str, error: BaseException) -> Dict[str, Any]:
     if context.runtime.mask_errors:
         return tool_error(context, f"Tool {name} failed")
     return tool_error(context, _message_of(error))
 
 
-def _message_of(error: Exception) -> str:
+def _message_of(error: BaseException) -> str:
     """Return the text of an exception; with its kind if the text is a single word, such as a key, or empty."""
     kind = type(error).__name__
     try:

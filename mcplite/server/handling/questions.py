@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Sequence, TypeVar, Union
 
+from ...protocol.error_text import quoted
+from ...protocol.jsonable import as_text
+
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
     from ...types import Content, ModelPreferences, Progress, PromptMessage, SamplingMessage, Tool, ToolChoice
@@ -55,6 +58,9 @@ class Elicit(Question):
                  on_progress: "Optional[Callable[[Progress], object]]" = None) -> None:
         if url is not None and schema is not None:
             raise ValueError("a question has a schema (form) or a url, not both")
+        if not isinstance(message, str) and as_text(message) is None:
+            raise TypeError(f"message must be a text for the user, not {quoted(message)}; the form comes after it, as in"
+                            " elicit('Your name?', Name)")
         self.task = task
         self.on_progress = on_progress
         self.message = message

@@ -27,3 +27,17 @@ def test_several_questions_at_once():
 def test_only_questions_can_be_required(thing):
     with pytest.raises(TypeError, match=r"^InputRequired\['a'\] must be Elicit, Sample or ListRoots, not "):
         InputRequired({"a": thing})
+
+
+@pytest.mark.parametrize("message", [Elicited, None, 3, {"type": "object"}])
+def test_the_message_of_a_question_is_a_text(message):
+    with pytest.raises(TypeError, match=r"^message must be a text for the user, not .*; the form comes after it, as in "):
+        Elicit(message)
+
+
+def test_the_message_of_a_question_may_stand_for_a_text():
+    class Lazy:
+        def __str__(self):
+            return "Combien?"
+
+    assert isinstance(Elicit(Lazy(), int).message, Lazy)
