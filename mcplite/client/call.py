@@ -19,9 +19,9 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ..errors import Cancelled, HTTPStatusError, MCPError, RemoteError, RequestTimeout, copied
-from ..protocol.error_text import Option, OptionText
+from ..protocol.error_text import Option, OptionText, quoted
 from ..protocol.meta import REPEATABLE
-from ..rpc.cancel import CancelToken
+from ..rpc.cancel import CancelToken, check_token
 from ..types import Progress, codec
 
 __all__ = [
@@ -130,8 +130,15 @@ def check_positive(name: str, value: Optional[float]) -> None:
     """Check that a number is None or more than zero.
 
     :raises ValueError: it is zero or less; the text has its name.
+    :raises TypeError: it is no number.
     """
-    if value is not None and not value > 0:
+    if value is None:
+        return
+    try:
+        positive = 0.0 + value > 0
+    except TypeError:
+        raise TypeError(OptionText(Option(name, name), f" must be a positive number or None, not {quoted(value)}")) from None
+    if not positive:
         raise ValueError(OptionText(Option(name, name), f" must be positive, not {value!r}"))
 
 
@@ -153,6 +160,8 @@ class Waiting:
     def __init__(self, timeout: Optional[float] = None, max_timeout: Optional[float] = None,
                  cancel: Optional[CancelToken] = None, what: str = "has not opened a session", spent: float = 0.0,
                  now: Callable[[], float] = time.monotonic) -> None:
+        if cancel is not None:
+            check_token(cancel)
         self.cancel = cancel
         self._what, self._now, self._begun = what, now, now() - spent
         #: For each limit: the value of ``spent`` at which it is over, and how an error names it.

@@ -4,8 +4,9 @@ Both are checked once, when they are made. The transport, the session and the ha
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Union
 
+from ..protocol.error_text import quoted
 from ..revisions import Revision, find_revision
 from ..types import Implementation
 from ..types.lazy_dataclass import Record, record
@@ -164,6 +165,8 @@ class ClientSettings(ClientOptions):
             extensions_of(self.extensions)
         for name in ("timeout", "open_timeout"):
             check_positive(name, getattr(self, name))
+        if not isinstance(self.middleware, Iterable):
+            raise TypeError(f"middleware= takes a list: write middleware=[function], not {quoted(self.middleware)}")
 
     @property
     def pinned(self) -> Optional[Revision]:

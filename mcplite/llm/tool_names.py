@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections import Counter
-from typing import Callable, Dict, Iterable, Optional, Pattern, Set, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Pattern, Set, Union
 
+from ..protocol.error_text import quoted
 from ..types import Tool
 
-__all__ = ["Choice", "NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI", "chooser"]
+__all__ = ["Choice", "NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI", "check_source", "chooser"]
 
 #: The names of tools that Anthropic and OpenAI take.
 TOOLS = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -95,6 +96,16 @@ class _Chooser:
         if self._choice is None:
             return default
         return tool.name in self._choice if isinstance(self._choice, set) else bool(self._choice(tool))
+
+
+def check_source(client: Any) -> None:
+    """Check what a program gave as the client whose tools a model gets.
+
+    :raises TypeError: it has no tools to list.
+    """
+    if not hasattr(client, "list_tools"):
+        raise TypeError("give a Client, as from connect(server), or a Group of several, as from connect_all(...), not"
+                        f" {quoted(client)}")
 
 
 def chooser(parameter: str, choice: Choice) -> _Chooser:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Uni
 from ..client.call import DEFAULT
 from ..protocol.tool_index import ToolIndex
 from ..types import CallToolResult, Tool
-from .tool_names import Choice, chooser
+from .tool_names import Choice, check_source, chooser
 
 if TYPE_CHECKING:
     from ..client import Client
@@ -38,6 +38,7 @@ class ToolSearch:
     def __init__(self, client: "Union[Client, Group]", *, limit: int = 5, only: Choice = None, exclude: Choice = None) -> None:
         if type(limit) is not int or limit < 1:
             raise ValueError(f"limit= is how many tools a search finds, 1 or more, not {limit!r}")
+        check_source(client)
         self._client = client
         self._limit = limit
         self._only, self._exclude = chooser("only", only), chooser("exclude", exclude)

@@ -17,7 +17,7 @@ from ..rpc.cancel import CancelToken
 from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
 from .result_content import FAILED, Part, never, parts_of
-from .tool_names import PARAMETERS, TOOLS, Choice, NameMap, chooser
+from .tool_names import PARAMETERS, TOOLS, Choice, NameMap, check_source, chooser
 from .tool_schemas import Schema, portable
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class Toolset(ABC):
     _parameter_names: Pattern[str] = PARAMETERS
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float]) -> None:
+        check_source(client)
         self._client = client
         self._only = chooser("only", only)
         self._exclude = chooser("exclude", exclude)

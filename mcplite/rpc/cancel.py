@@ -10,10 +10,11 @@ import threading
 from typing import Callable, Dict, Optional, Tuple
 
 from ..errors import Cancelled
+from ..protocol.error_text import quoted
 from .deadline import wait_interruptibly
 from .tracing import get_logger
 
-__all__ = ["CancelToken"]
+__all__ = ["CancelToken", "check_token"]
 
 _log = get_logger(__name__)
 #: The key of the outcome.
@@ -104,3 +105,12 @@ class CancelToken:
         """
         if self._outcome:
             raise Cancelled(self.reason)
+
+
+def check_token(cancel: CancelToken) -> None:
+    """Check what a caller gave for ``cancel=``.
+
+    :raises TypeError: it is no token, such as an event of :mod:`threading`.
+    """
+    if not isinstance(cancel, CancelToken):
+        raise TypeError(f"cancel= takes an mcplite.CancelToken(), whose cancel() ends the call, not {quoted(cancel)}")

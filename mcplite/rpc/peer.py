@@ -43,7 +43,7 @@ from ..errors import (
 from ..protocol import jsonrpc
 from ..protocol.error_text import quoted
 from ..protocol.framing import KEPT_BYTES, CutLine
-from .cancel import CancelToken
+from .cancel import CancelToken, check_token
 from .deadline import Deadline, wait_interruptibly
 from .fair_queue import QueuedJob
 from .forks import foreign_error
@@ -208,6 +208,7 @@ class Peer(MessageSink):
         if id is None:
             id = next(self._ids)
         if cancel is not None:
+            check_token(cancel)
             cancel.check()
         try:
             data = jsonrpc.dump_request(id, method, params)

@@ -28,6 +28,7 @@ from typing import (
 
 from .. import types
 from ..errors import RegistrationError
+from ..protocol.error_text import quoted
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
@@ -781,6 +782,9 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     """
     from .transports.httpd import HTTPServer
 
+    if not isinstance(server, Server):
+        raise TypeError(f"serve() takes a Server, not {quoted(server)}; 'python -m mcplite.server TARGET' serves a file or a"
+                        " module")
     served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
                         allowed_origins=allowed_origins, trusted_proxies=trusted_proxies, stateless=stateless,
                         routes=routes, legacy_sse=legacy_sse, handler=handler, certfile=certfile, keyfile=keyfile,

@@ -3,7 +3,9 @@
 What is left of the limits of a call that waits for a session.
 """
 
+import datetime
 import math
+import threading
 import time
 
 import pytest
@@ -34,6 +36,17 @@ def test_a_client_without_a_timeout_has_no_limit_in_all():
 def test_times_must_be_positive(times):
     with pytest.raises(ValueError, match="timeout must be positive"):
         time_limits(*times, (60, 300))
+
+
+@pytest.mark.parametrize("given", ["5", [5], datetime.timedelta(seconds=5)])
+def test_times_must_be_numbers(given):
+    with pytest.raises(TypeError, match="^timeout must be a positive number or None, not "):
+        time_limits(given, DEFAULT, (60, 300))
+
+
+def test_a_wait_takes_tokens_alone():
+    with pytest.raises(TypeError, match=r"^cancel= takes an mcplite.CancelToken\(\)"):
+        Waiting(cancel=threading.Event())
 
 
 @pytest.mark.parametrize("params", [

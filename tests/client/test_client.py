@@ -299,6 +299,8 @@ def test_a_custom_channel_is_a_transport():
     ({"probe_timeout": 0}, ValueError, "probe_timeout"),
     ({"extensions": {"no slash": {}}}, ValueError, "no slash"),
     ({"log_handler": 3}, TypeError, "log_handler"),
+    ({"timeout": "5"}, TypeError, "timeout must be a positive number or None, not '5'"),
+    ({"middleware": print}, TypeError, r"middleware= takes a list: write middleware=\[function\], not <built-in"),
     ({"elicitation_hander": print}, TypeError, "elicitation_hander"),
 ])
 def test_impossible_options_are_refused_at_once(options, error, text):

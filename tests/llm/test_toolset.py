@@ -214,3 +214,10 @@ print(sorted(name for name in sys.modules if name.startswith("mcplite.llm.")))
     assert [name for name in ("anthropic", "openai", "gemini", "langchain") if f"mcplite.llm.{name}'" in ours] == {
         "anthropic_tools": ["anthropic"], "openai_tools": ["openai"], "openai_responses_tools": ["openai"],
         "gemini_tools": ["gemini"]}[make]
+
+
+@pytest.mark.parametrize("given", [["a client", "another"], "server.py", mcplite.Server("s"), None])
+@pytest.mark.parametrize("make", [llm.anthropic_tools, llm.openai_tools, llm.gemini_tools, llm.ToolSearch])
+def test_what_has_no_tools(make, given):
+    with pytest.raises(TypeError, match=r"^give a Client, as from connect\(server\), or a Group of several, .*, not "):
+        make(given)

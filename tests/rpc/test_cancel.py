@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.errors import Cancelled
-from mcplite.rpc.cancel import CancelToken
+from mcplite.rpc.cancel import CancelToken, check_token
 from tests.support.faults import every_fault, lines
 
 
@@ -59,3 +59,9 @@ def test_a_callback_that_raises_anything_keeps_nothing_from_the_others(caplog, f
         with pytest.raises(type(fault())):
             token.cancel()
     assert seen == ["second", "last"] and token.cancelled and not token.cancel()
+
+
+def test_what_is_no_token():
+    check_token(CancelToken())
+    with pytest.raises(TypeError, match=r"^cancel= takes an mcplite.CancelToken\(\), whose cancel\(\) ends the call, not <"):
+        check_token(threading.Event())

@@ -205,6 +205,8 @@ def test_a_cancelled_token_ends_the_wait(talk):
     assert talk.hear()["params"] == {"id": request["id"], "reason": "enough"}
     with pytest.raises(Cancelled):
         talk.peer.call("never sent", cancel=token)
+    with pytest.raises(TypeError, match="^cancel= takes an mcplite.CancelToken"):
+        talk.peer.call("never sent", cancel=threading.Event())
     assert talk.hear(0.05) is None
 
 

@@ -221,3 +221,9 @@ def test_a_lifespan_that_returns_no_context_manager_says_so():
 def test_other_registrations_are_checked_too(register):
     with pytest.raises(RegistrationError):
         register(Server("x"))
+
+
+@pytest.mark.parametrize("given", ["server.py", None, mcplite])
+def test_what_serve_does_not_take(given):
+    with pytest.raises(TypeError, match="^serve\\(\\) takes a Server, not .*; 'python -m mcplite.server TARGET' serves a file"):
+        mcplite.serve(given)

@@ -43,7 +43,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
-from ...protocol.error_text import Option, OptionText
+from ...protocol.error_text import Option, OptionText, quoted
 from ...protocol.http.http1 import HeadLimits
 from ...protocol.http.oauth import is_loopback
 from ...rpc.deadline import Deadline
@@ -194,6 +194,8 @@ class HTTPServer(http.server.HTTPServer):
                  handler: Optional[Type[Connection]] = None, certfile: "Optional[str | os.PathLike[str]]" = None,
                  keyfile: "Optional[str | os.PathLike[str]]" = None, client_ca: "Optional[str | os.PathLike[str]]" = None,
                  key_password: "Optional[KeyPassword]" = None) -> None:
+        if not hasattr(port, "__index__"):
+            raise TypeError(f"port= must be a whole number, not {quoted(port)}; write port=int(...)")
         if not 0 <= port < 65_536:
             raise ValueError(f"{port} is not a port; use 0 (any free port) to 65535")
         handler = Connection if handler is None else handler

@@ -1140,3 +1140,13 @@ def test_a_reachable_server_without_tokens_logs_a_warning(host, auth, told, capl
     assert len(said) == told
     for record in said:
         assert "requires no token" in record.getMessage() and "--token-env" in record.getMessage()
+
+
+@pytest.mark.parametrize("port, error, text", [
+    ("8123", TypeError, r"port= must be a whole number, not '8123'; write port=int\(...\)"), (80.0, TypeError, "not 80.0"),
+    (99_999, ValueError, "99999 is not a port"), (-1, ValueError, "-1 is not a port")])
+def test_what_is_no_port(port, error, text):
+    with pytest.raises(error, match=text):
+        Server("s").run("http", port=port)
+    with pytest.raises(error, match=text):
+        mcplite.serve(Server("s"), port=port)
