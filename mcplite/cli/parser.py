@@ -7,7 +7,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..errors import TransportError
 from ..protocol.error_text import did_you_mean
@@ -32,6 +32,7 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
     arguments: Dict[str, Any] = {}
     properties = (schema or {}).get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
+    named: Set[str] = set()
     for item in items:
         if item == "-" or item.startswith("{"):
             value = _json(item, "the arguments") if item != "-" else _json(sys.stdin.read() if sys.stdin else "", "stdin")
@@ -43,8 +44,12 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
         key, equals, text = item.partition("=")
         if not equals or not key.rstrip(":"):
             raise UsageError(f"{item!r} is not an argument: write key=value for text, key:=json for any other value")
+        name = key[:-1] if key.endswith(":") else key
+        if name in named:
+            raise UsageError(f"the argument {name} is given twice; write a list as {name}:='[...]'")
+        named.add(name)
         if key.endswith(":"):
-            arguments[key[:-1]] = _json(text, key[:-1])
+            arguments[name] = _json(text, name)
         else:
             if text.startswith("@"):
                 text = _file(text[1:])
@@ -188,7 +193,10 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
     options, more = parser.parse_known_args(given[:end])
     strange = [word for word in more if word.startswith("-") and word != "-"]
     if strange:
-        hint = did_you_mean(strange[0].partition("=")[0], _options_of(own))
+        name = strange[0].partition("=")[0]
+        hint = did_you_mean(name, _options_of(own))
+        if known is not None and "key=value" in COMMANDS[known].form:
+            hint += f"; an argument has no dashes: {name.lstrip('-')}=VALUE"
         parser.error(f"unrecognized arguments: {' '.join(strange)}{hint}")
     options.words += [*more, *given[end + 1:]]
     return options

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 from ..protocol.error_text import quoted
-from ..revisions import Revision, find_revision
+from ..revisions import REVISIONS, Revision, find_revision
 from ..types import Implementation
 from ..types.lazy_dataclass import Record, record
 from .call import Middleware, check_positive
@@ -178,5 +178,6 @@ class ClientSettings(ClientOptions):
             return self.revision
         found = find_revision(self.revision)
         if found is None:
-            raise ValueError(f"{self.revision!r} is not a protocol revision that this package supports")
+            raise ValueError(f"{self.revision!r} is not a protocol revision that this package supports; write one of"
+                             f" {', '.join(revision.name for revision in REVISIONS)}")
         return found

@@ -214,8 +214,8 @@ def connect(
     - a pair of binary streams ``(reader, writer)``;
     - a ``ServerConfig`` from a configuration file.
 
-    :param timeout: seconds for each call, unless the call says otherwise; progress restarts them. None waits without
-        a limit.
+    :param timeout: seconds for each call, unless the call says otherwise; progress restarts them, for a call with
+        ``on_progress``. None waits without a limit.
     :param open_timeout: seconds for opening in all: the probe, the handshake, and the start of another process or the other
         transport if they fail. A package runner may download first. The time in which a user logs in does not count, nor
         does the end of a process, which takes ``grace`` and four seconds at most.

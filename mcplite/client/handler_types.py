@@ -58,12 +58,13 @@ class AskedElicitation(_ServerRequest, ElicitRequest):
     ``report_progress``, and the three answers as methods.
     """
 
-    def accept(self, content: Optional[Mapping[str, Any]] = None) -> ElicitResult:
+    def accept(self, content: Any = None) -> ElicitResult:
         """Return the answer of a user who accepts.
 
-        :param content: the values of the form's fields; a field that is left out gets its default. None for a page.
+        :param content: the values of the form's fields, as a dict or a dataclass; a field that is left out gets its default.
+            None for a page.
         """
-        return ElicitResult("accept", None if content is None else dict(content))
+        return ElicitResult("accept", content)
 
     def decline(self) -> ElicitResult:
         """Return the answer of a user who says no."""

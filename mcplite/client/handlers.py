@@ -346,15 +346,20 @@ def _elicited(answer: Any) -> types.ElicitResult:
     :raises TypeError: it is none of these.
     """
     if isinstance(answer, Mapping):
-        return types.ElicitResult("accept", dict(answer))
+        answer = types.ElicitResult("accept", answer)  # type: ignore[arg-type]
     if answer is None or isinstance(answer, bool):
         return types.ElicitResult("cancel" if answer is None else "accept" if answer else "decline")
     if not isinstance(answer, types.ElicitResult) or answer.action not in _ACTIONS:
         raise TypeError("return a dict with the fields of the form, True (accepted), False (declined) or None (cancelled), not"
                         f" {quoted(answer)}")
-    if answer.content is not None and not isinstance(answer.content, Mapping):
+    if answer.content is None:
+        return answer
+    from ..protocol.jsonable import jsonable  # with the first form
+
+    content = jsonable(answer.content)
+    if not isinstance(content, dict):
         raise TypeError(f"use accept({{...}}), a dict with the fields of the form, not accept({quoted(answer.content)})")
-    return answer
+    return types.ElicitResult(answer.action, content)
 
 
 def _sampled(answer: Any) -> types.CreateMessageResult:

@@ -211,5 +211,6 @@ def plain_value(value: Any) -> Any:
     if write is None and libraries_of(cls) & _PYDANTIC:
         write = _model_value
     if write is None or write is _array_value and not hasattr(value, "dtype"):
-        raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; use a dict, a dataclass or a string")
+        instead = "a list" if hasattr(cls, "__iter__") else "a dict, a dataclass or a string"
+        raise TypeError(f"a value of the class {cls.__name__} cannot be sent as JSON; use {instead}")
     return write(value)

@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.cli.parser import UsageError, parse_arguments, parse_strings
+from mcplite.cli.parser import UsageError, parse, parse_arguments, parse_strings
 
 
 def schema(**properties):
@@ -119,3 +119,23 @@ def test_stdin_must_hold_an_object(monkeypatch, text, problem):
 
 def test_prompts_take_text_only():
     assert parse_strings(["a=1", "b:=2", 'c:={"é": [1]}', 'd:="x"']) == {"a": "1", "b": "2", "c": '{"é": [1]}', "d": "x"}
+
+
+@pytest.mark.parametrize("items", [["a=1", "a=2"], ["a:=1", "b=2", "a=3"]])
+def test_an_argument_that_is_given_twice(items):
+    with pytest.raises(UsageError, match=r"^the argument a is given twice; write a list as a:='\[...\]'$"):
+        parse_arguments(items)
+
+
+def test_an_argument_takes_the_place_of_a_member_of_an_object():
+    assert parse_arguments(['{"a": 1}', "a=2"]) == {"a": "2"}
+
+
+@pytest.mark.parametrize("words, said", [
+    (["call", "x.py", "add", "--city", "Rome"], "unrecognized arguments: --city; an argument has no dashes: city=VALUE"),
+    (["call", "x.py", "add", "--timeot=3"], "did you mean '--timeout'?; an argument has no dashes: timeot=VALUE"),
+    (["list", "x.py", "--timeot=3"], "did you mean '--timeout'?\n")])
+def test_an_option_that_no_command_has(words, said, capsys):
+    with pytest.raises(SystemExit):
+        parse(words, "mcplite", "0")
+    assert said in capsys.readouterr().err

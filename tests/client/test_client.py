@@ -292,7 +292,7 @@ def test_a_custom_channel_is_a_transport():
     ({"max_handlers": 0}, ValueError, "max_handlers"),
     ({"questions_per_minute": 0}, ValueError, "questions_per_minute"),
     ({"timeout": float("nan")}, ValueError, "timeout"),
-    ({"revision": "1999-01-01"}, ValueError, "1999-01-01"),
+    ({"revision": "1999-01-01"}, ValueError, "'1999-01-01' is not .* write one of 2024-11-05, 2025-03-26, .*, 2026-07-28$"),
     ({"revision": revisions.NEWEST, "era": "legacy"}, ValueError, "contradict"),
     ({"revision": "2025-11-25", "era": "modern"}, ValueError, "contradict"),
     ({"era": "new"}, ValueError, "'legacy', 'modern' or None"),

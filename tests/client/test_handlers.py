@@ -1,8 +1,11 @@
+import dataclasses
+import enum
 import logging
 import pathlib
 import re
 import threading
 from types import MappingProxyType
+from typing import Optional
 
 import pytest
 
@@ -31,6 +34,16 @@ OLDEST = revisions.LEGACY[0]
 FORM = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 30}},
         "required": ["name"]}
 HELLO = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
+
+
+@dataclasses.dataclass
+class Details:
+    name: str
+    age: Optional[int] = None
+
+
+class Ada(enum.Enum):
+    NAME = "Ada"
 
 
 def answer(method, params, revision=NEWEST, **handlers):
@@ -149,6 +162,9 @@ def test_a_form_handler_gets_the_question_and_the_server():
 
 @pytest.mark.parametrize("respond, sent", [
     (lambda asked: asked.accept({"name": "Ada"}), {"action": "accept", "content": {"name": "Ada", "age": 30}}),
+    (lambda asked: asked.accept(Details("Ada")), {"action": "accept", "content": {"name": "Ada"}}),
+    (lambda asked: asked.accept(Details("Ada", 4)), {"action": "accept", "content": {"name": "Ada", "age": 4}}),
+    (lambda asked: {"name": Ada.NAME}, {"action": "accept", "content": {"name": "Ada", "age": 30}}),
     (lambda asked: asked.accept(MappingProxyType({"name": "Ada"})),
      {"action": "accept", "content": {"name": "Ada", "age": 30}}),
     (lambda asked: asked.decline(), {"action": "decline"}), (lambda asked: asked.cancel(), {"action": "cancel"}),

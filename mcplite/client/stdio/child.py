@@ -152,7 +152,7 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
                                 close_fds=True, pass_fds=pass_fds, **options)
     except (OSError, ValueError) as error:
         found = re.fullmatch(_ADDRESS, arguments[0])
-        if found and (found["here"] or found["port"]) and not os.path.exists(arguments[0]):
+        if ("://" in arguments[0] or found and (found["here"] or found["port"])) and not os.path.exists(arguments[0]):
             raise TransportError(f"{_meant(arguments[0])}; there is no program {arguments[0]}") from error
         reason = _reason(error, arguments[0], env, cwd)
         raise TransportError(OptionText(f"cannot start {label(arguments)}: ", reason)) from error
@@ -201,6 +201,9 @@ def _meant(program: str) -> str:
     if found:
         scheme = "http" if found["here"] else "https"
         return f"for a URL write {scheme}://{program}{'' if found['path'] else '/mcp'}"
+    scheme, separator, _ = program.partition("://")
+    if separator:
+        return f"for a URL write http:// or https://, since the scheme {scheme!r} is none of a server"
     if os.path.isfile(program + ".py"):
         return f"for the file {program}.py write its whole name"
     if program.isidentifier() and find_spec(program) is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 
 from ... import types
 from ...errors import ProtocolError, RegistrationError
-from ...protocol.error_text import quoted
+from ...protocol.error_text import did_you_mean, quoted
 from ...protocol.meta import check_meta
 from ...rpc.tracing import get_logger
 from ...types import codec
@@ -66,6 +66,10 @@ def checked_record(cls: Type[M], value: Any, what: str, member: str) -> M:
         if isinstance(value, Mapping):
             names = {field.name: wire_name(field) for field in fields_of(cls)}
             made = {names.get(key, key): item for key, item in made.items()}
+            for key in made.keys() - names.values():
+                near = did_you_mean(key, names.values())  # another key may be of a later revision, or of the author's own
+                if near:
+                    _log.warning("%s: %s has the unknown key %.100r%s", what, member, key, near)
         return codec.decode_own(cls, made)
     except (ProtocolError, TypeError, ValueError) as error:
         raise RegistrationError(f"{what}: {member}: {error}" if isinstance(error, ProtocolError) else f"{what}: {error}"

@@ -284,6 +284,9 @@ class Function:
                     name, annotation, default = field.alias or parameter, field.annotation, field.default
             if raw:
                 continue
+            if annotation is MISSING and parameter == "ctx":
+                _log.warning("%s is an argument that clients give, since it has no annotation; for the context write"
+                             " ctx: mcplite.Context", schemas.place(parameter))
             node = schemas.compile(Any if annotation is MISSING else annotation, name)
             if default is not MISSING:
                 _check_default(name, node, default, schemas)
@@ -436,7 +439,7 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
         advice = "; register the method of the finished class" if isinstance(function, classmethod) else ""
         raise RegistrationError(f"a {kind} must be a function, not {function!r}{advice}")
     name = checked_text(name, f"a {kind}", "name")
-    label = name or name_of(function)
+    label = name_of(function) if name is None else name
     if label == "<lambda>":
         raise RegistrationError("a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"

@@ -31,6 +31,7 @@ def test_a_program_that_is_not_on_the_path():
     ("localhost:8000", "for a URL write http://localhost:8000/mcp; there is no program localhost:8000"),
     ("127.0.0.1:5091/mcp", "for a URL write http://127.0.0.1:5091/mcp"), ("example.com/mcp", "write https://example.com/mcp"),
     ("example.com", "write https://example.com/mcp"),
+    ("htp://localhost/mcp", "for a URL write http:// or https://, since the scheme 'htp' is none of a server; there is no"),
     ("textwrap", "for a server in the module textwrap write textwrap:name"), ("weather", "for the file weather.py write"),
 ])
 def test_what_a_target_may_have_meant(target, text, tmp_path, monkeypatch):

@@ -331,3 +331,11 @@ def test_entries_have_tags(revision):
 def test_tags_that_are_none_are_refused(tags, reason):
     with pytest.raises(RegistrationError, match=reason):
         mcplite.Server("tagged").add_tool(lambda: None, name="tool", tags=tags)
+
+
+@pytest.mark.parametrize("annotations, said", [
+    ({"readOnly": True}, ["tool 'look': annotations has the unknown key 'readOnly'; did you mean 'readOnlyHint'?"]),
+    ({"readOnlyHint": True, "destructive_hint": False}, []), ({"x-shop-price": 3}, [])])
+def test_a_hint_with_a_slip_is_logged(annotations, said, caplog):
+    mcplite.Server("s").add_tool(lambda: None, name="look", annotations=annotations)
+    assert caplog.messages == said

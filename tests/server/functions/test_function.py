@@ -774,3 +774,31 @@ def test_an_author_may_say_that_patterns_are_trusted(connect, caplog, make, regi
     assert caplog.messages == []
     long = "-".join(["a"] * 50) + "@example.com"
     assert text_of(connect(server).call("take", {"given": long})) == "taken"
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_a_context_without_its_annotation_is_an_argument_and_logged(kind, caplog):
+    def look(ctx):
+        return "seen"
+
+    assert compile_function(look, kind=kind).input_schema["required"] == ["ctx"]
+    assert caplog.messages == [f"{kind} 'look': parameter 'ctx' is an argument that clients give, since it has no annotation;"
+                               " for the context write ctx: mcplite.Context"]
+
+
+def test_an_argument_may_have_the_name_of_a_context(caplog):
+    def look(ctx: str, context):
+        return ctx
+
+    assert list(compile_function(look).input_schema["properties"]) == ["ctx", "context"] and not caplog.messages
+
+
+def test_an_empty_name_is_refused():
+    server = mcplite.Server("s")
+    for add in (server.add_tool, server.add_prompt):
+        with pytest.raises(RegistrationError, match="needs a name; give name='...' \\(got ''\\)"):
+            add(print_nothing, name="")
+
+
+def print_nothing() -> str:
+    return ""
