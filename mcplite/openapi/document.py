@@ -226,7 +226,7 @@ def _parse_yaml(text: str, location: str) -> Any:
     except ImportError:
         Loader = SafeLoader  # a build of PyYAML without the part in C
 
-    class Core(Loader):
+    class Core(Loader):  # type: ignore[misc]
         yaml_implicit_resolvers: Dict[str, Any] = {}
 
     for tag, (pattern, first) in _YAML_SCALARS.items():

@@ -228,7 +228,7 @@ class Peer(MessageSink):
                 pending.begin_before(delivery.spent)
                 timeout = pending.remaining()
                 if timeout is not None and timeout <= 0:
-                    raise self._overdue(pending)
+                    raise self._overdue(pending, params)
         with self._lock:
             if self._error is not None:
                 ended = copied(self._error)
@@ -247,7 +247,7 @@ class Peer(MessageSink):
                 outlet.send(data)
             else:
                 self._reading.send(pending, data, max_timeout if timeout is None else timeout)
-            self._wait(pending, cancel)
+            self._wait(pending, cancel, params)
         except BaseException as error:
             if pending.outcome is None:
                 self._expect_late_response(id)
@@ -270,7 +270,7 @@ class Peer(MessageSink):
             raise remote_error(outcome.code, outcome.message, outcome.data)
         raise copied(outcome) from outcome.__cause__
 
-    def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
+    def _wait(self, pending: Pending, cancel: Optional[CancelToken], params: Any) -> None:
         progress = pending.progress
         while pending.outcome is None or progress:
             # Reset before the token is checked: a cancel in between sets it again.
@@ -282,7 +282,7 @@ class Peer(MessageSink):
                     progress.clear()  # the outcome is there, or comes in a moment
                 elif progress and pending.out_of_time:
                     if pending.outcome is None:
-                        raise self._overdue(pending)
+                        raise self._overdue(pending, params)
                     return
                 continue
             if self._error is not None and pending.outcome is None:
@@ -291,7 +291,7 @@ class Peer(MessageSink):
             if pending.outcome is None and not progress:
                 remaining = pending.remaining()
                 if remaining is not None and remaining <= 0:
-                    raise self._overdue(pending)
+                    raise self._overdue(pending, params)
 
     def _deliver_progress(self, pending: Pending) -> bool:
         """Call the progress callback for what is kept; return False when this side has closed the connection."""
@@ -331,10 +331,13 @@ class Peer(MessageSink):
         with self._lock:
             return list(self._pending.copy().values())
 
-    def _overdue(self, pending: Pending) -> RequestTimeout:
+    def _overdue(self, pending: Pending, params: Any) -> RequestTimeout:
         at, invalid = self._last_invalid
         hint = f"; it {invalid[:200]}" if at >= pending.begun else ""
-        return RequestTimeout(f"{self.name} did not answer {pending.method!r} {pending.overdue()}{hint}")
+        members = getattr(params, "value", params)  # of Encoded, or of a dict
+        named = members.get("name") or members.get("uri") if isinstance(members, dict) else None
+        subject = f" for {quoted(named)}" if named else ""
+        return RequestTimeout(f"{self.name} did not answer {pending.method!r}{subject} {pending.overdue()}{hint}")
 
     def _expect_late_response(self, id: int) -> None:
         with self._lock:

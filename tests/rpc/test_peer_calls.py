@@ -6,6 +6,7 @@ import time
 import pytest
 
 from mcplite.errors import Cancelled, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout
+from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken
 from mcplite.rpc.deadline import Deadline
 from mcplite.rpc.interfaces import Delivery
@@ -357,6 +358,15 @@ def test_a_timeout_names_the_limit_that_ended_the_call(talk, limits, text):
     talk.hear()
     assert text in str(outcome())
     assert talk.hear()["params"]["reason"] == text.replace("did not answer 'slow'", "no answer")
+
+
+@pytest.mark.parametrize("params, subject", [
+    ({"name": "work", "uri": "x"}, " for 'work'"), ({"uri": "a://b"}, " for 'a://b'"), ({"name": ""}, ""), (None, ""),
+    (jsonrpc.Encoded({"name": "work"}), " for 'work'"), (jsonrpc.Encoded(None, '{"name": "work"}'), "")])
+def test_a_timeout_names_the_tool(talk, params, subject):
+    outcome = talk.call("slow", params, timeout=0.05)
+    talk.hear()
+    assert f"did not answer 'slow'{subject} within 0.05 s (timeout)" in str(outcome())
 
 
 def test_a_timeout_after_progress_says_so(talk):

@@ -183,7 +183,7 @@ def test_a_call_has_one_deadline_with_the_renewal(limit, text):
 
     with Silent(step=lambda request, answer: NotImplemented) as script, script.connect() as client:
         script.lose()
-        with pytest.raises(mcplite.RequestTimeout, match=rf"did not answer 'tools/call' within {text}"):
+        with pytest.raises(mcplite.RequestTimeout, match=rf"did not answer 'tools/call' for 't' within {text}"):
             client.call_tool("t", **{limit: 1.5})
         assert time.monotonic() - left[0] < 1.2, "the second attempt had what the first had left"
 
