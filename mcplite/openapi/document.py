@@ -217,7 +217,7 @@ def parse(data: bytes, location: str) -> Any:
 
 def _parse_yaml(text: str, location: str) -> Any:
     try:
-        from yaml import MappingNode, SafeLoader, YAMLError
+        from yaml import SafeLoader, YAMLError
     except ImportError as error:
         raise RegistrationError(f"{location} is no JSON, and YAML needs PyYAML: pip install PyYAML") from error
     try:
@@ -236,7 +236,7 @@ def _parse_yaml(text: str, location: str) -> Any:
         root = loader.get_single_node()
         version = root
         for name in ("info", "version"):
-            members = version.value if isinstance(version, MappingNode) else ()
+            members = version.value if version is not None and version.id == "mapping" else ()
             version = next((item for key, item in members if key.value == name), None)
         if version is not None and version.tag.endswith((":int", ":float")):
             version.tag = "tag:yaml.org,2002:str"  # the version of an API is a text, and 1.10 is not 1.1
