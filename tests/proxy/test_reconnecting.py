@@ -2,7 +2,9 @@
 
 import logging
 import queue
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from mcplite.proxy.reconnecting import MainUpstream
 from tests.support.faults import every_fault, lines, strike
 
 LIMIT = 30
+ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 
 
 class Upstream:
@@ -77,6 +80,23 @@ def test_a_mount_goes_down_and_comes_back(mounted, caplog):
         wait_for_tools(client, changes, ["own", "up_greet"])
         assert client.call_tool("up_greet").text == "hi"
         assert "the mounted server 'up' is back" in caplog.text
+
+
+def test_a_call_that_ends_its_server_says_so(tmp_path):
+    (tmp_path / "fragile.py").write_text("""
+import os, mcplite
+mcp = mcplite.Server("fragile")
+@mcp.tool()
+def die() -> str:
+    os._exit(7)
+mcp.run()
+""")
+    hub = mcplite.Server("hub")
+    hub.mount(mcplite.connect([sys.executable, str(tmp_path / "fragile.py")], env={"PYTHONPATH": ROOT}), prefix="up")
+    with mcplite.connect(hub) as client:
+        with pytest.raises(mcplite.errors.InternalError,
+                           match=r"the mounted server 'up' \(fragile\) did not answer this call: .* exited with status 7"):
+            client.call_tool("up_die")
 
 
 def test_a_mount_that_is_down_from_the_start(mounted):
