@@ -183,7 +183,7 @@ def test_closing_ends_the_read_of_a_pipe_that_the_peer_keeps_open(pipe, bufferin
     reading = Reader(channel)
     within_limit(channel.close)
     found = reading.end()
-    assert isinstance(found, ConnectionClosed) and "them is closed" in str(found)
+    assert isinstance(found, ConnectionClosed) and "them was closed on this side" in str(found)
     assert reader.closed
     with pytest.raises(ConnectionClosed):
         channel.read()

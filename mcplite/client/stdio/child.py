@@ -287,9 +287,11 @@ class Child:
             if stderr != "inherit":
                 sink = open_sink(stderr)
                 undo.callback(sink.close)
-                ours, errors = _pipe(read=undo, write=theirs)
-                self._pump = StderrPump(ours, sink, label(arguments))
-                undo.callback(self._pump.discard)
+                with contextlib.ExitStack() as unread:
+                    ours, errors = _pipe(read=unread, write=theirs)
+                    self._pump = StderrPump(ours, sink, label(arguments))
+                    undo.callback(self._pump.discard)
+                    unread.pop_all()
             self._process = spawn(arguments, env=environment, cwd=folder, stdin=stdin, stdout=stdout, stderr=errors,
                                   pass_fds=pass_fds)
             theirs.close()
