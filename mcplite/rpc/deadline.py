@@ -42,13 +42,14 @@ class Deadline:
     """A point in monotonic time that an operation must not pass; it may be unlimited.
 
     :param timeout: seconds from now; None for no limit.
+    :param now: returns the time, as that of a :class:`.pending.Clock`, which can be paused; by default that of the system.
     """
 
-    __slots__ = ("at", "_paused")
+    __slots__ = ("at", "_now")
 
-    def __init__(self, timeout: Optional[float]) -> None:
-        self.at = None if timeout is None else time.monotonic() + timeout
-        self._paused: Optional[float] = None
+    def __init__(self, timeout: Optional[float], now: Optional[Callable[[], float]] = None) -> None:
+        self._now = now or time.monotonic
+        self.at = None if timeout is None else self._now() + timeout
 
     def remaining(self) -> Optional[float]:
         """Return the remaining seconds, never below zero; None without a limit."""
@@ -58,19 +59,6 @@ class Deadline:
     def expired(self) -> bool:
         """Whether the deadline has passed."""
         return self.at is not None and self._now() >= self.at
-
-    def _now(self) -> float:
-        return time.monotonic() if self._paused is None else self._paused
-
-    def pause(self) -> None:
-        """Let no time pass until :meth:`resume`: a user logs in. Not thread-safe: one thread owns a deadline."""
-        self._paused = time.monotonic()
-
-    def resume(self) -> None:
-        """Let time pass again."""
-        if self.at is not None and self._paused is not None:
-            self.at += time.monotonic() - self._paused
-        self._paused = None
 
 
 class WakeSignal:
