@@ -12,7 +12,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "undo", "wait_interruptibly"]
+__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "poll_until", "undo",
+           "wait_interruptibly"]
 
 #: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
 #: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
@@ -59,6 +60,18 @@ class Deadline:
     def expired(self) -> bool:
         """Whether the deadline has passed."""
         return self.at is not None and self._now() >= self.at
+
+
+def poll_until(condition: Callable[[], object], deadline: Deadline, seconds: float) -> bool:
+    """Wait until a condition is true of which no thread tells; return whether it is, before the deadline.
+
+    :param seconds: between two looks.
+    """
+    while not condition():
+        if deadline.expired:
+            return False
+        time.sleep(seconds)
+    return True
 
 
 class WakeSignal:

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, TypeVar
 
 from ..errors import TransportError
-from .deadline import Deadline, Sleepers
+from .deadline import Deadline, Sleepers, poll_until
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedJob
 from .tracing import get_logger
 
@@ -79,11 +79,7 @@ def start_thread(run: _Run, name: str) -> threading.Thread:
 def wait_for_end(thread: threading.Thread, deadline: Deadline) -> bool:
     """Wait until a thread has ended; return whether it has. The current one is not waited for, and counts as ended."""
     # Not join(): a thread that threading does not know may call this, and would be noted there for ever.
-    while thread.is_alive() and thread.ident != threading.get_ident():
-        if deadline.expired:
-            return False
-        time.sleep(_END_POLL_SECONDS)
-    return True
+    return poll_until(lambda: not thread.is_alive() or thread.ident == threading.get_ident(), deadline, _END_POLL_SECONDS)
 
 
 class Loop:

@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import TransportError
 from ...protocol.error_text import Option, OptionText
+from ...rpc.deadline import Deadline, poll_until
 from ...rpc.forks import renew
 from ...rpc.stdio.descriptors import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
@@ -383,9 +384,7 @@ class Child:
 
     def wait_briefly(self) -> Optional[int]:
         """Give an ending process a moment to exit, and its stderr to arrive; return its status, None if it still runs."""
-        deadline = time.monotonic() + _BRIEF_SECONDS
-        while self.returncode is None and time.monotonic() < deadline:
-            time.sleep(_BRIEF_POLL_SECONDS)
+        poll_until(lambda: self.returncode is not None, Deadline(_BRIEF_SECONDS), _BRIEF_POLL_SECONDS)
         if self.returncode is not None and self._pump is not None:
             self._pump.wait(_BRIEF_SECONDS)
         return self.returncode
@@ -427,21 +426,18 @@ class Child:
 
     def _wait_exit(self, seconds: float) -> bool:
         """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
+        if sys.platform == "win32" or not hasattr(select, "poll"):
+            return poll_until(lambda: self.returncode is not None, Deadline(seconds), _BRIEF_POLL_SECONDS)
         deadline = time.monotonic() + seconds
-        poll: Any = None
-        if sys.platform != "win32" and hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(self.exit_fd, select.POLLIN)
-            poll.register(self.stdout, select.POLLIN)
-            # Another thread may still read, and take what poll has announced: never block in read.
-            os.set_blocking(self.stdout, False)
+        poll = select.poll()
+        poll.register(self.exit_fd, select.POLLIN)
+        poll.register(self.stdout, select.POLLIN)
+        # Another thread may still read, and take what poll has announced: never block in read.
+        os.set_blocking(self.stdout, False)
         while self.returncode is None:
             pause = deadline - time.monotonic()
             if pause <= 0:
                 return False
-            if poll is None:
-                time.sleep(min(pause, _BRIEF_POLL_SECONDS))
-                continue
             ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _BRIEF_POLL_SECONDS)))}
             if self.exit_fd in ready:
                 return True
@@ -498,9 +494,5 @@ class Child:
         self._process.wait()
         if status is not None:
             self._process.returncode = status  # subprocess would say 0 if the host has reaped it in this moment
-        deadline = time.monotonic() + _ORPHAN_SECONDS
-        while self._signal(0):
-            if time.monotonic() >= deadline:
-                self._signal(signal.SIGKILL)
-                break
-            time.sleep(_BRIEF_POLL_SECONDS)
+        if not poll_until(lambda: not self._signal(0), Deadline(_ORPHAN_SECONDS), _BRIEF_POLL_SECONDS):
+            self._signal(signal.SIGKILL)
