@@ -193,9 +193,6 @@ class StreamChannel(LineChannel):
         except (OSError, ValueError) as error:
             raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
 
-    def _unreadable(self, error: OSError) -> ConnectionClosed:
-        return ConnectionClosed(f"reading from {self.name} failed: {error}")
-
     def _end_reading(self) -> None:
         for stream in (self._writer, self._reader):
             sock = stream if hasattr(stream, "shutdown") else getattr(getattr(stream, "raw", None), "_sock", None)

@@ -502,38 +502,35 @@ class Workers:
             return any(thread.ident == threading.get_ident() for thread in self._threads)
 
     def _work(self, first: List[_Run]) -> None:
+        # The life of a pool thread: started by spawn or with a job; ended by stop or by half a minute without
+        # a job. It blocks on the handoff queue and on whatever the job blocks on.
+        job: Optional[_Run] = first.pop()
         try:
-            self._run_jobs(first)
+            while job is not None:
+                try:
+                    job()
+                except Exception:
+                    _log.exception("a job of %s failed", self._name)
+                job = None  # so that the sleeping thread keeps nothing of the job alive
+                if os.getpid() != self._process:
+                    return  # the job has forked: in the forked process this thread has nothing else to do
+                with self._lock:
+                    if self._stopped or self._idle == self._keep:
+                        return
+                    self._idle += 1
+                try:
+                    job = self._handoff.get(timeout=_IDLE_SECONDS)
+                except Empty:
+                    with self._lock:
+                        if self._idle > 0:
+                            self._idle -= 1
+                            return
+                    # This thread was reserved in the last moment: its job is on the way.
+                    job = self._handoff.get()
         finally:
             if os.getpid() == self._process:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
-
-    def _run_jobs(self, first: List[_Run]) -> None:
-        # The life of a pool thread: started by spawn or with a job; ended by stop or by half a minute without
-        # a job. It blocks on the handoff queue and on whatever the job blocks on.
-        job: Optional[_Run] = first.pop()
-        while job is not None:
-            try:
-                job()
-            except Exception:
-                _log.exception("a job of %s failed", self._name)
-            job = None  # so that the sleeping thread keeps nothing of the job alive
-            if os.getpid() != self._process:
-                return  # the job has forked: in the forked process this thread has nothing else to do
-            with self._lock:
-                if self._stopped or self._idle == self._keep:
-                    return
-                self._idle += 1
-            try:
-                job = self._handoff.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._idle > 0:
-                        self._idle -= 1
-                        return
-                # This thread was reserved in the last moment: its job is on the way.
-                job = self._handoff.get()
 
 
 class Mailbox(CallQueue):

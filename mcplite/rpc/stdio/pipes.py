@@ -196,7 +196,7 @@ class LineChannel(Channel):
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""
-        return ConnectionClosed(f"reading from {self.name} failed: {error.strerror}")
+        return ConnectionClosed(f"reading from {self.name} failed: {error.strerror or error}")
 
     def _broken(self, error: OSError) -> ConnectionClosed:
         """Return the error for a write that failed."""
