@@ -183,6 +183,9 @@ class InputWait(Input):
     :raises TransportError: the system has no descriptors for it.
     """
 
+    #: The descriptor that wakes the wait; -1 once it is closed.
+    _wake_fd: int
+
     def __init__(self, fd: int, name: str) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("a PipeReader reads there")
@@ -194,7 +197,7 @@ class InputWait(Input):
         for end in self.owned:
             os.set_blocking(end, False)
         poll = select.poll()
-        self.watch, self.poll = poll.register, poll.poll  # type: ignore[method-assign]
+        self.watch, self.poll = poll.register, poll.poll  # type: ignore[method-assign, unused-ignore]  # on Windows
         for one in (fd, self.woken_fd):
             self.watch(one, INPUT)
 
