@@ -15,7 +15,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, RequestTimeout
-from .deadline import WAKE_SECONDS, Deadline, WakeSignal
+from .deadline import Deadline, WakeSignal
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .stdio.descriptors import CHUNK_BYTES, Input, InputWait, has_reader
@@ -65,11 +65,9 @@ class _Queue:
     def put(self, data: bytes, timeout: Optional[float]) -> None:
         deadline, waited = Deadline(timeout), False
         while len(self.messages) >= self.limit and not self.closed:
-            remaining = deadline.remaining()
-            if remaining is not None and remaining <= 0:
-                raise RequestTimeout(f"the peer did not read for {timeout:g} s")
             waited = True
-            self._room.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
+            if not self._room.sleep(deadline.remaining()):
+                raise RequestTimeout(f"the peer did not read for {timeout:g} s")
         if self.closed:
             raise ConnectionClosed("the memory channel is closed")
         self.messages.append(data)

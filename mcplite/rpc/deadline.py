@@ -100,6 +100,16 @@ class WakeSignal:
         """Sleep until woken, and take the wake-up; return False if none came in *timeout* seconds."""
         return self._lock.acquire(True, -1 if timeout is None else timeout)
 
+    def sleep(self, remaining: Optional[float]) -> bool:
+        """Sleep until woken, or for a while, on a thread of the user; False if no time remains.
+
+        :param remaining: seconds; None for no limit.
+        """
+        if remaining is not None and remaining <= 0:
+            return False
+        self._lock.acquire(True, WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
+        return True
+
     def clear(self) -> None:
         """Take the wake-up, if there is one."""
         self._lock.acquire(False)
@@ -127,10 +137,8 @@ class Sleepers:
         self._sleepers[sleeper] = None
         try:
             while not condition():
-                remaining = deadline.remaining()
-                if remaining is not None and remaining <= 0:
+                if not sleeper.sleep(deadline.remaining()):
                     return False
-                sleeper.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
             return True
         finally:
             self._sleepers.pop(sleeper, None)
