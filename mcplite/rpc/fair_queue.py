@@ -126,9 +126,7 @@ class FairQueue:
                 job for key, line in reversed(list(self._lines.items())) if key[0] == most
                 for job in reversed(line) if job.queued_size or not by_bytes)
             gone.append(victim)
-            if not self.discard(victim):
-                break
-            if victim is newest:
+            if not self.discard(victim) or victim is newest:
                 break
         return gone
 
