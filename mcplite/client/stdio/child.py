@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import TransportError
 from ...protocol.error_text import Option, OptionText
@@ -399,7 +399,8 @@ class Child:
         """
         if os.getpid() != self.owner:
             return
-        for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill),
+        terminate: Callable[[], object] = self._kill if sys.platform == "win32" else lambda: self._signal(signal.SIGTERM)
+        for seconds, step in ((grace, terminate), (signal_seconds, self._kill),
                               (signal_seconds, lambda: _log.warning("%s does not end, not even after SIGKILL", self.name))):
             exited = self._wait_exit(seconds)
             if exited:
@@ -453,12 +454,6 @@ class Child:
             return True
         except OSError:
             return False
-
-    def _terminate(self) -> None:
-        if sys.platform == "win32":
-            self._kill()
-        else:
-            self._signal(signal.SIGTERM)
 
     def _kill(self) -> None:
         if sys.platform == "win32":
