@@ -602,7 +602,7 @@ class RequestContext(Context):
         incoming = self.incoming
         if incoming.size < COSTLY:
             return function.bind(arguments)
-        with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
+        with self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled):
             return function.bind(arguments)
 
     def begin_turn(self, size: int, done: bool = True) -> None:

@@ -323,12 +323,12 @@ def test_large_answers_are_made_one_at_a_time(large, kind, mounted):
         before = turns.begin("another client")
         thread = threading.Thread(target=lambda: finished.append(LARGE[kind](client)))
         thread.start()
-        assert wait_until(lambda: turns.waiting == 1) and not finished
+        assert wait_until(lambda: turns._waiting.count == 1) and not finished
         for ask in SMALL.values():
             assert ask(client)  # is not large, so it does not wait
         before.end()
         thread.join(30)
-        assert finished and turns.waiting == 0
+        assert finished and turns._waiting.count == 0
         turns.begin("another client").end()  # the turn has ended
 
 
