@@ -435,7 +435,9 @@ class Client(Features):
 
     def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
                 ) -> "Subscription":
-        options = self._session_for(RequestOptions(timeout))[1]
+        session, options = self._session_for(RequestOptions(timeout))
+        if filter.uris and not session.change_streams:
+            options = self._require(options, "resources", "resources/subscribe", "subscribe")[1]
         return self._all_subscriptions().open(self._open_session(), filter, callback, self._left_of(options))
 
     def _all_subscriptions(self) -> Subscriptions:

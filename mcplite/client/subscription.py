@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ..errors import (
     SERVER_BUSY,
@@ -433,9 +433,12 @@ class Subscriptions:
         self._client = client
         self._handlers = handlers
         self._current = current
-        #: Guards ``_open``; held for list work only.
+        #: Guards ``_open`` and ``_kept``; held for work in memory only.
         self._lock = threading.Lock()
         self._open: List[Subscription] = []
+        #: In the handshake era, where a resource has one subscription for the whole client: the URIs that the user has
+        #: subscribed to without a :class:`Subscription`, in their normal form.
+        self._kept: Set[str] = set()
         self._watched: Dict[str, Subscription] = {}
 
     def open(self, session: ClientSession, filter: Filter, callback: Optional[Callable[[Event], object]],
@@ -452,7 +455,7 @@ class Subscriptions:
                 subscription.begin(self._current, timeout)
             else:
                 for uri in filter.uris:
-                    self._client.subscribe_resource(uri, timeout=timeout)
+                    self._client.request("resources/subscribe", {"uri": uri}, timeout=timeout)
                 subscription.acknowledged(filter.wire)
         return subscription
 
@@ -461,14 +464,38 @@ class Subscriptions:
             if subscription not in self._open:
                 return
             self._open.remove(subscription)
-            unused = [uri for uri in subscription.filter.uris if not any(uri in other.filter.uris for other in self._open)]
         if session.change_streams or session.peer.closed:
             return
-        for uri in unused:
+        for uri in subscription.filter.uris:
+            if self._is_used(uri):
+                continue
             try:
-                self._client.unsubscribe_resource(uri)
+                self._client.request("resources/unsubscribe", {"uri": uri})
+                if self._is_used(uri):
+                    # Another subscription has begun meanwhile, and the server may have ended it with this one.
+                    self._client.request("resources/subscribe", {"uri": uri})
+                    for other in self._users(uri):
+                        other.put(ResourceUpdated(missed=True, uri=uri))
             except MCPError as error:
                 _log.debug("unsubscribing from %.200r failed: %s", uri, error)
+
+    def _users(self, uri: str) -> List[Subscription]:
+        with self._lock:
+            return [one for one in self._open if normal_uri(uri) in map(normal_uri, one.filter.uris)]
+
+    def _is_used(self, uri: str) -> bool:
+        return normal_uri(uri) in self._kept or bool(self._users(uri))
+
+    def keep(self, uri: str) -> None:
+        """Note that the user subscribes to a resource by a request."""
+        with self._lock:
+            self._kept.add(normal_uri(uri))
+
+    def release(self, uri: str) -> bool:
+        """Undo :meth:`keep`; return whether a subscription still needs the resource."""
+        with self._lock:
+            self._kept.discard(normal_uri(uri))
+        return bool(self._users(uri))
 
     def open_for_handlers(self, session: ClientSession, timeout: float) -> None:
         """Subscribe to the changes that have handlers, if the server sends them only on streams that the client opens.

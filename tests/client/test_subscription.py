@@ -607,6 +607,38 @@ def test_a_legacy_session_unsubscribes_with_the_last_subscription():
         assert list(one) == list(two) == []
 
 
+def test_a_legacy_session_keeps_what_the_user_has_subscribed_to():
+    with Fake() as fake, fake.connect() as client:
+        client.subscribe_resource("http://h/a")
+        with client.listen(resources=["http://h/a", "http://h/b"]):
+            with client.listen(resources=["HTTP://h/b"]):
+                client.ping()
+            client.unsubscribe_resource("http://h/b")
+            assert "resources/unsubscribe" not in fake.methods()
+        assert fake.got("resources/unsubscribe")["params"]["uri"] == "http://h/b"
+        client.unsubscribe_resource("http://h/a")
+        assert fake.got("resources/unsubscribe", 2)["params"]["uri"] == "http://h/a"
+
+
+def test_a_subscription_that_begins_while_another_ends_lasts_in_a_legacy_session():
+    ending, begun = threading.Event(), threading.Event()
+
+    def unsubscribe(params):
+        ending.set()
+        assert begun.wait(LIMIT)
+        return {}
+
+    with Fake({"resources/unsubscribe": unsubscribe}) as fake, fake.connect() as client:
+        first = client.listen(resources=["a:b"])
+        closer, _ = start(first.close)
+        assert ending.wait(LIMIT)
+        with client.listen(resources=["a:b"]) as second:
+            begun.set()
+            closer.join(LIMIT)
+            assert fake.methods()[-1] == "resources/subscribe" and fake.methods().count("resources/subscribe") == 3
+            assert second.get(LIMIT) == ResourceUpdated(missed=True, uri="a:b")
+
+
 def test_a_refused_resource_in_a_legacy_session():
     with Fake({"resources/subscribe": Refusal(-32602, "no such resource")}) as fake, fake.connect() as client:
         with pytest.raises(RemoteError, match="no such resource"):

@@ -176,6 +176,27 @@ def test_a_question_of_an_earlier_server_is_cancelled_and_its_answer_reaches_no_
     assert host.await_message(id="second")["result"]["content"][0]["text"] == "cancel"
 
 
+def test_a_cancelled_question_of_a_later_server_is_named_as_the_host_knows_it(host, folder):
+    host.initialize()
+    host.send(id=1, method="tools/call", params={"name": "ask", "arguments": {}})
+    first = host.await_message(method="elicitation/create")
+    host.send(id=first["id"], result={"action": "decline"})
+    host.await_message(id=1)
+    write(folder, "VALUE = 2")
+    host.await_message(method="notifications/tools/list_changed")
+    host.said.clear()
+    host.send(id="second", method="tools/call", params={"name": "ask", "arguments": {}})
+    second = host.await_message(method="elicitation/create")
+    host.send(method="notifications/cancelled", params={"requestId": "second"})
+    assert host.await_message(method="notifications/cancelled")["params"]["requestId"] == second["id"] != first["id"]
+    write(folder, "VALUE = 3")
+    host.await_message(method="notifications/tools/list_changed")
+    host.send(id="third", method="tools/call", params={"name": "current", "arguments": {}})
+    assert host.await_message(id="third")["result"]["structuredContent"] == {"result": 3}
+    ended = [one for one in host.said if one.get("id") == "second" or one.get("method") == "notifications/cancelled"]
+    assert len(ended) == 1, "neither the call nor its question ends twice"
+
+
 def test_a_server_that_is_broken_from_the_start_opens_the_session_once_it_is_mended(folder):
     write(folder, "VALUE =")
     host = Host(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
@@ -192,13 +193,27 @@ class LegacyClientSession(ClientSession):
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
         if isinstance(lost, LegacyClientSession):
             self._server_state = lost._server_state
-            self._restore(waiting)
+            with contextlib.suppress(RemoteError):  # it is logged, and the session can be used
+                self._restore(waiting)
 
     def _restore(self, waiting: Waiting) -> None:
+        """Send the requests that had changed the state of the lost session; those that are refused are forgotten.
+
+        :raises RemoteError: the first refusal, once all were sent.
+        """
         with self._lock:
             requests = list(self._server_state.items())
-        for _, (method, params) in sorted(requests, key=lambda item: item[0] is not None):  # the level first
-            self.peer.call(method, params, timeout=waiting.least(_HANDSHAKE_SECONDS), cancel=waiting.cancel)
+        refusal: Optional[RemoteError] = None
+        for key, (method, params) in sorted(requests, key=lambda item: item[0] is not None):  # the level first
+            try:
+                self.peer.call(method, params, timeout=waiting.least(_HANDSHAKE_SECONDS), cancel=waiting.cancel)
+            except RemoteError as error:
+                _log.warning("%s refuses %r in a new session, so it is left out: %s", self.name, method, error)
+                with self._lock:
+                    self._server_state.pop(key, None)  # it would be refused in the next session as well
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
 
     def _remember(self, method: str, params: Optional[Dict[str, Any]]) -> None:
         """Remember a request that has changed the state of the session."""
@@ -242,7 +257,7 @@ class LegacyClientSession(ClientSession):
             self.renew(error.session, waiting)
             return self._call(call._replace(id=None, spent=waiting.spent))
         except (RemoteError, HTTPStatusError) as error:
-            return send_again(self._call, call, error, self.peer.now() - begun)
+            return send_again(self._call, call, error, self.peer.now() - begun if self._carries_headers else 0.0)
 
     def _call(self, call: Call) -> Dict[str, Any]:
         if self._answering:
