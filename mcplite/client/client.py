@@ -139,12 +139,16 @@ class Client(Features):
             before, received = received, self.counters.messages_received
             if received != before:
                 continue  # PING-07: other traffic shows that the server is alive
+            session = self._opener.session
+            alive = session is not None and session.restartable and not session.peer.closed
             try:
                 self.ping(timeout=seconds)  # PING-06
             except RemoteError as error:
                 _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
             except MCPError as error:
                 cause: Exception = error
+                if alive and session is not None and session.peer.closed:
+                    continue  # its process has ended meanwhile, and another one can be started
                 if isinstance(error, RequestTimeout):
                     cause = ConnectionClosed(f"the server did not answer a ping within {seconds:g} s, so the connection was"
                                              " closed")

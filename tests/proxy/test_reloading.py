@@ -2,6 +2,8 @@
 
 import json
 import os
+import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.proxy.reload_fronts import HTTPFront
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
 from tests.support import connecting
 from tests.support.processes import free_port, running, wait_until
@@ -279,3 +282,15 @@ def test_a_port_that_is_taken_is_named(folder):
         ended = subprocess.run([sys.executable, "-m", "mcplite.server", "weather.py", "--reload", "--http", str(port)],
                                cwd=str(folder), env={**os.environ, "PYTHONPATH": ROOT}, capture_output=True, timeout=60)
     assert ended.returncode == 1 and f"cannot listen at 127.0.0.1:{port}" in ended.stderr.decode()
+
+
+def test_a_second_reason_to_refuse_ends_the_answers_with_the_first():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        front = HTTPFront(queue.SimpleQueue(), listener, False)
+        for reason in ("no process", "no process again"):
+            front.refuse(reason)
+        with socket.create_connection(listener.getsockname()) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"no process again" in client.makefile("rb").read()
+        front.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "mcplite answers without a server"]
