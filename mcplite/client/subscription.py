@@ -514,7 +514,10 @@ class Subscriptions:
             except MCPError as error:
                 _log.warning("%s does not announce changes: %s", session.name, error)
         for uri in list(self._watched):
-            self.watch(session, uri, timeout)
+            try:
+                self.watch(session, uri, timeout)
+            except RemoteError as error:
+                _log.warning("%s does not announce changes of %.200r: %s", session.name, uri, error)
 
     def watch(self, session: ClientSession, uri: str, timeout: Optional[float]) -> None:
         """Call the handler of updates when a resource changes."""

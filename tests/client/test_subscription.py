@@ -14,6 +14,7 @@ from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTi
 from tests.support import connecting
 from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
+from tests.support.forks import POSIX_ONLY, in_fork
 from tests.support.webscript import WebScript
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],
@@ -472,6 +473,28 @@ def test_cached_results_are_stale_after_a_break():
             script.wait_for("tools/list", 2)  # SUBS-15
             client.read_resource("a:b")
             assert [request.does for request in script.requests].count("resources/read") == 2
+
+
+@POSIX_ONLY
+def test_a_resource_that_is_refused_in_a_forked_process_does_not_cost_the_others():
+    def refusal(request, answer):
+        if request.message["params"]["notifications"] != {"resourceSubscriptions": ["a:gone"]}:
+            script.refusal = None
+            return script.on_subscriptions_listen(request, answer)
+        answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32602, "message": "gone"}})
+
+    def forked():
+        client.ping()
+        return client.state
+
+    with Streams() as script, script.connect() as client:
+        for uri in ("a:gone", "a:stays"):
+            client.subscribe_resource(uri)
+        script.refusal = refusal
+        assert in_fork(forked) == "open"
+        asked = [request.message["params"]["notifications"]["resourceSubscriptions"]
+                 for request in script.wait_for(LISTEN, 4)]
+        assert asked == [["a:gone"], ["a:stays"]] * 2
 
 
 def test_a_refused_resumption_is_final():

@@ -69,7 +69,8 @@ class LegacyClientSession(ClientSession):
         #: Held by the one thread that replaces a lost session; others wait for it.
         self._renewing = OpeningLock(_RENEWALS)
         #: Whether the server can lose the session without the connection. Then a call notes when it began, since a renewal
-        #: uses up its limits.
+        #: uses up its limits. Every other request than a call of a tool notes it as well, since a busy server may be asked
+        #: again.
         self._carries_headers = connection.channel.carries_headers
         #: Guards the two fields below; held for dictionary work.
         self._lock = threading.Lock()
@@ -246,7 +247,7 @@ class LegacyClientSession(ClientSession):
         return result
 
     def _call_renewing(self, call: Call) -> Dict[str, Any]:
-        begun = self.peer.now() if self._carries_headers else 0.0
+        begun = self.peer.now() if self._carries_headers or call.method != "tools/call" else 0.0
         try:
             return self._call(call)
         except SessionLost as error:
@@ -257,7 +258,7 @@ class LegacyClientSession(ClientSession):
             self.renew(error.session, waiting)
             return self._call(call._replace(id=None, spent=waiting.spent))
         except (RemoteError, HTTPStatusError) as error:
-            return send_again(self._call, call, error, self.peer.now() - begun if self._carries_headers else 0.0)
+            return send_again(self._call, call, error, self.peer.now() - begun)
 
     def _call(self, call: Call) -> Dict[str, Any]:
         if self._answering:
