@@ -206,7 +206,7 @@ class Client(Features):
         uri = params.get("uri")
         self._cache.changed(method, uri if isinstance(uri, str) else None)
         if self._subscriptions is not None:
-            self._subscriptions.on_notification(method, params)
+            self._subscriptions.on_notification(method, params, self._opener.connection)
 
     def _on_connection_closed(self) -> None:
         opener, session = self._opener, self._opener.session

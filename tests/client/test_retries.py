@@ -406,15 +406,18 @@ mcp.run()
 
 def test_a_process_that_is_started_again_without_a_resource_can_be_used(tmp_path, caplog):
     (tmp_path / "leaving.py").write_text(LEAVING)
-    updated = queue.Queue()
+    updated, called = queue.Queue(), queue.Queue()
     with mcplite.connect([sys.executable, str(tmp_path / "leaving.py"), str(tmp_path / "begun")],
                          options=options("legacy", on_resource_updated=updated.put)) as client:
         for name in ("gone", "stays"):
             client.subscribe_resource(f"note://{name}")
+        listened = client.listen(resources=["note://stays"])
+        client.subscribe(called.put, resources=["note://stays"])
         with pytest.raises(ConnectionClosed):
             client.call_tool("leave")
         client.call_tool("change").raise_for_error()
         assert updated.get(timeout=30) == "note://stays"
+        assert listened.get(timeout=30) == called.get(timeout=30) == mcplite.ResourceUpdated(uri="note://stays")
     assert "refuses 'resources/subscribe' in a new session, so it is left out" in caplog.text
 
 
