@@ -20,7 +20,7 @@ from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Clock, Pending
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from .http_endpoint import network_of, next_timeout_of
+from .http_endpoint import asked_pause, network_of, next_timeout_of
 
 __all__ = ["SSEChannel"]
 
@@ -184,8 +184,10 @@ class SSEChannel(Channel):
                 return  # the thread that interrupted it has left a reason with the call
             raise RequestTimeout(f"{self.name} did not take a message within {timeout or 0:g} s") from None
         if not 200 <= reply.status < 300:
-            raise HTTPStatusError(f"{self.name} answered a message with {reply.status}: {' '.join(text.split())[:200]}",
-                                  status=reply.status, body=text)
+            refusal = HTTPStatusError(f"{self.name} answered a message with {reply.status}: {' '.join(text.split())[:200]}",
+                                      status=reply.status, body=text)
+            refusal.retry_after = asked_pause(reply)
+            raise refusal
 
     def close(self) -> None:
         if not self._closed.is_set():
