@@ -210,8 +210,12 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.line(f"left out: {left}; they run with --all alone")
 
 
-def pytest_collection_finish(session):
-    # The collected tests live to the end; garbage collection need not look at them again.
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    # The collected tests live to the end; garbage collection need not look at them, which took a sixth of this time.
+    gc.disable()
+    yield
+    gc.enable()
     gc.collect()
     gc.freeze()
 
