@@ -29,6 +29,7 @@ from mcplite.auth.issuer.users import change_user
 from mcplite.cli.host_applications import HOSTS
 from tests.support.authserver import AuthServer
 from tests.support.models import anthropic_reply, canned_api, model_of_any_api
+from tests.support.sources import FILES, nodes
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures("collects_new_objects_only")]  # each page collects garbage
 
@@ -314,8 +315,8 @@ def test_the_table_of_applications_is_that_of_install():
 
 def strings_of_the_package():
     """Return all texts in the source, a line each; what an f-string fills in is an ellipsis."""
-    for path in Path(mcplite.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
