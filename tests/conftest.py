@@ -3,8 +3,8 @@
 - ``leaves_nothing`` (REL-16, REL-69): after the test the same threads, descriptors and children are there as before.
 - ``sends_nothing_wrong``: what our side sent fits the official schemas; ``@pytest.mark.bad_wire`` is for
   tests that make it send wrong things on purpose.
-- ``no_settings``: the library's environment variables are not set.
-- ``logs_afresh``: no line of the log is held back because of those of the tests before.
+- The library's environment variables are not set.
+- No line of the log is held back because of those of the tests before.
 
 ``pytest`` alone runs what is quick: ``left_out`` says which tests it leaves out, and by which rule. With ``--all``, and
 where the command line has files, tests, ``-k``, ``-m`` or ``--lf``, all that was asked for runs. ``--rows`` changes which
@@ -96,6 +96,9 @@ def pytest_cmdline_main(config):
 
 def pytest_configure(config):
     logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
+    for name in os.environ.keys() - TEST_SETTINGS:
+        if name.startswith("MCPLITE_"):
+            del os.environ[name]
     option = config.option  # which xdist passes on to its workers
     option.all = option.all or bool(_named(config))
     option.rows = option.rows or ("every" if option.all else "one")
@@ -220,6 +223,10 @@ def pytest_collection():
     gc.freeze()
 
 
+def pytest_runtest_setup():
+    tracing.bounded.clear()
+
+
 @contextlib.contextmanager
 def _turn(alone):
     """Hold a worker of pytest-xdist back while a test of another one runs that has to be alone.
@@ -315,15 +322,3 @@ def sends_nothing_wrong(request):
     problems = recorder.problems()
     if problems and request.node.get_closest_marker("bad_wire") is None:
         pytest.fail("our side sent what the protocol forbids:\n" + "\n".join(problems), pytrace=False)
-
-
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("MCPLITE_") and name not in TEST_SETTINGS:
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture(autouse=True)
-def logs_afresh():
-    tracing.bounded.clear()
