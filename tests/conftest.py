@@ -74,7 +74,8 @@ def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="run every test: slow ones, and all rows of each matrix")
     parser.addoption("--rows", choices=("one", "values", "every"), help="of a test that runs over a matrix, run one row, "
                      "as pytest alone does; as few rows as have each value; or every row, as --all does")
-    parser.addoption("--cases", type=int, metavar="N", help="of a test with more sets of parameters run N")
+    parser.addoption("--cases", type=int, metavar="N", help="of a test with more sets of parameters run N, "
+                     "and 5 examples of what Hypothesis makes up")
     parser.addoption("--without-quick", action="store_true", help="leave out what pytest alone runs")
 
 
@@ -104,7 +105,7 @@ def pytest_configure(config):
     option.rows = option.rows or ("every" if option.all else "one")
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
     # No limits in wall-clock time: the machine may be busy.
-    settings.register_profile("patient", deadline=None, max_examples=50)
+    settings.register_profile("patient", deadline=None, max_examples=5 if option.cases else 50)
     settings.load_profile("patient")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell ignores Ctrl-C in what it runs in the background, and children inherit that. Some tests send it to them.
