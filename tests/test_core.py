@@ -68,9 +68,8 @@ def run(folder, *arguments):
 
 @pytest.mark.timeout(900)
 def test_the_copy_behaves_as_the_package(copy):
-    ran = run(copy, "-m", "pytest", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin", "--rows=values",
-             
-              "tests/behaviour/test_behaviour.py")
+    ran = run(copy, "-m", "pytest", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin",
+              "--rows=values", "tests/behaviour/test_behaviour.py")
     passed = re.search(r"(\d+) passed", ran.stdout)
     assert ran.returncode == 0 and passed and int(passed[1]) > 150, ran.stdout[-5000:]
 
