@@ -15,6 +15,7 @@ A test that hangs is ended by pytest-timeout, which prints the stacks of all thr
 """
 
 import collections
+import compileall
 import contextlib
 import gc
 import logging
@@ -101,6 +102,9 @@ def pytest_configure(config):
         if name.startswith("MCPLITE_"):
             del os.environ[name]
     option = config.option  # which xdist passes on to its workers
+    if getattr(option, "numprocesses", None) and not hasattr(config, "workerinput") and not sys.dont_write_bytecode:
+        for folder in ("mcplite", "tests"):  # each worker would compile all of it, at the same time as the others
+            compileall.compile_dir(str(ROOT / folder), quiet=2)
     option.all = option.all or bool(_named(config))
     option.rows = option.rows or ("every" if option.all else "one")
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
