@@ -212,6 +212,7 @@ def run(page, names, monkeypatch):
             exec(compiled, namespace)
     del sys.modules[namespace["__name__"]], namespace
     gc.collect()  # what a page forgets to close is reported in this test
+    gc.freeze()  # the libraries that it has imported are not looked at again after each page
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS
