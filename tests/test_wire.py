@@ -94,6 +94,15 @@ def modern(side, both=False):
     return see
 
 
+def test_a_message_that_is_wrong_is_not_taken_for_one_that_was_right():
+    see, of_legacy = modern("server"), conversation("server")
+    asked = {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "y", "value": ""}}
+    for values, level, wrong in ((["a", "b"], "info", 0), (list(map(str, range(101))), "loud", 1)):
+        assert see("<-", id=2, method="completion/complete", params=asked) == []
+        assert len(see("->", id=2, result={"resultType": "complete", "completion": {"values": values}})) == wrong
+        assert len(of_legacy("->", method="notifications/message", params={"level": level, "data": values[0]})) == wrong
+
+
 def test_a_modern_client_with_valid_messages():
     see = modern("client")
     assert see("->", id=2, method="tools/call", params={"name": "x", "arguments": {"a": 1}}) == []

@@ -14,6 +14,7 @@ newest revision asks of every message is judged. Without the official schemas (s
 """
 
 import contextlib
+import functools
 import json
 import pickle
 import threading
@@ -32,14 +33,28 @@ _valid = set()
 _OTHER = {"->": "<-", "<-": "->", "client": "server", "server": "client"}
 
 
+@functools.lru_cache(maxsize=None)
+def _judged_texts():
+    """Return the texts that a schema, or the judgement beside it, tells from others; no schema has a pattern or a length."""
+    found, waiting = {"input_required", "task"}, [schemas.definitions(revision) for revision in REVISIONS]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            found.update(text for text in (part.get("const"), *part.get("enum", ())) if isinstance(text, str))
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return found
+
+
 def _outline(value):
-    """Return a value without the parts that no schema checks: long texts, the size of numbers."""
+    """Return a value without the parts that no schema checks: other texts, the size of numbers."""
     if isinstance(value, dict):
         return tuple(sorted((key, _outline(item)) for key, item in value.items()))
     if isinstance(value, list):
-        return ("list", *sorted({_outline(item) for item in value}, key=repr))
+        return ("list", len(value) > 100, *sorted({_outline(item) for item in value}, key=repr))  # of completions 100 fit
     if isinstance(value, str):
-        return value if len(value) <= 40 else "a long text"
+        return value if schemas.FOLDER is not None and value in _judged_texts() else "a text"
     if isinstance(value, bool) or value is None:
         return repr(value)
     # Minimum and maximum of every number in the schemas are 0 and 1.
@@ -79,6 +94,7 @@ def _responses(message):
     return responses if isinstance(responses, dict) else {}
 
 
+@functools.lru_cache(maxsize=None)
 def _known_methods():
     if schemas.FOLDER is None:
         return frozenset()
