@@ -202,6 +202,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch,
 
 
 def run(page, names, monkeypatch):
+    gc.freeze()  # the libraries that pages before this one have imported are not looked at again
     namespace = {"__name__": f"docs_{page.stem}"}
     monkeypatch.setitem(sys.modules, namespace["__name__"], type(sys)(namespace["__name__"]))
     namespace = vars(sys.modules[namespace["__name__"]])
@@ -212,7 +213,6 @@ def run(page, names, monkeypatch):
             exec(compiled, namespace)
     del sys.modules[namespace["__name__"]], namespace
     gc.collect()  # what a page forgets to close is reported in this test
-    gc.freeze()  # the libraries that it has imported are not looked at again after each page
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS
