@@ -34,13 +34,16 @@ _OTHER = {"->": "<-", "<-": "->", "client": "server", "server": "client"}
 
 
 @functools.lru_cache(maxsize=None)
-def _judged_texts():
-    """Return the texts that a schema, or the judgement beside it, tells from others; no schema has a pattern or a length."""
+def _judged_values():
+    """Return the texts and numbers that a schema, or the judgement beside it, tells from others.
+
+    Of numbers these are the codes of errors. No schema has a pattern or a length of a text.
+    """
     found, waiting = {"input_required", "task"}, [schemas.definitions(revision) for revision in REVISIONS]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
-            found.update(text for text in (part.get("const"), *part.get("enum", ())) if isinstance(text, str))
+            found.update(value for value in (part.get("const"), *part.get("enum", ())) if isinstance(value, (str, int)))
             waiting.extend(part.values())
         elif isinstance(part, list):
             waiting.extend(part)
@@ -53,12 +56,12 @@ def _outline(value):
         return tuple(sorted((key, _outline(item)) for key, item in value.items()))
     if isinstance(value, list):
         return ("list", len(value) > 100, *sorted({_outline(item) for item in value}, key=repr))  # of completions 100 fit
-    if isinstance(value, str):
-        return value if schemas.FOLDER is not None and value in _judged_texts() else "a text"
     if isinstance(value, bool) or value is None:
         return repr(value)
+    if schemas.FOLDER is not None and value in _judged_values():
+        return type(value).__name__, value
     # Minimum and maximum of every number in the schemas are 0 and 1.
-    return type(value).__name__, max(-2, min(2, value))
+    return "a text" if isinstance(value, str) else (type(value).__name__, max(-2, min(2, value)))
 
 
 def _whole(answer):
