@@ -13,6 +13,7 @@ from mcplite.rpc.fair_queue import QueuedJob
 from mcplite.rpc.threads import CallQueue, Loop, Mailbox, Watchdog, Workers, start_thread, wait_for_end
 from tests.support.children import LIMIT, wait_until
 from tests.support.faults import FAULTS, no_threads
+from tests.support.processes import at_once
 
 
 @pytest.fixture
@@ -440,11 +441,7 @@ def test_of_two_threads_that_end_a_task_one_succeeds(work):
             both.wait()
             ended.append(made.end(task))
 
-        threads = [threading.Thread(target=end) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(end, 2)
         assert sorted(ended) == [False, True]
 
 

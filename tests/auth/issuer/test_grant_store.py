@@ -1,26 +1,20 @@
 """Grants over a backend: each change is one step, and the end is final."""
 
-import threading
 
 import pytest
 
 from mcplite.auth import User
 from mcplite.auth.issuer.grant_store import GrantStore
 from mcplite.backend.memory import MemoryBackend
+from tests.support.fakes import Clock
+from tests.support.processes import at_once
 
 ANN = User("ann", "Ann", scopes=frozenset({"a"}))
 
 
-class Clock:
-    now = 1.8e9
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1.8e9)
 
 
 @pytest.fixture
@@ -55,11 +49,7 @@ def test_many_changes_at_once_lose_none(store):
         access, refresh = store.rotate(store.find(grant.id), refresh, ("a",), ANN)
         kept.append(access)
     assert store.find_access(kept[-1]) and not store.find_access(kept[0])  # the oldest of many made room
-    threads = [threading.Thread(target=store.revoke, args=(token,)) for token in kept[-10:]]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(store.revoke, kept[-10:])
     assert [token for token in kept if store.find_access(token)] == kept[-20:-10]
     assert store.find_refresh(refresh) is not None
 

@@ -11,6 +11,7 @@ import requests
 
 import mcplite
 from tests.support.issuers import Clock, RawClient, serving
+from tests.support.processes import at_once
 
 pytest.importorskip("authlib")
 FORM = "application/x-www-form-urlencoded"
@@ -198,11 +199,7 @@ def test_of_many_uses_of_a_code_at_once_one_succeeds_at_most(client):
         start.wait()
         answers.append(client.redeem(code))
 
-    threads = [threading.Thread(target=redeem) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(redeem, 8)
     good = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(good) <= 1
     assert [client.call(tokens["access_token"]) for tokens in good] in ([], ["refused"])  # a second use ends the grant
@@ -210,11 +207,7 @@ def test_of_many_uses_of_a_code_at_once_one_succeeds_at_most(client):
 
 def test_of_many_uses_of_a_refresh_token_at_once_one_succeeds_at_most(client):
     token, answers = client.tokens()["refresh_token"], []
-    threads = [threading.Thread(target=lambda: answers.append(client.refresh(token))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda: answers.append(client.refresh(token)), 8)
     good = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(good) <= 1 and all(client.call(tokens["access_token"]) == "refused" for tokens in good)
 

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import threading
 import time
 from typing import Dict, List
 
@@ -16,6 +15,7 @@ from mcplite.errors import BackendError, RemoteError
 from mcplite.server import Context, Server
 from mcplite.server.eviction import Shares
 from mcplite.server.handling.stored_values import StoredValues, ValueBudget
+from tests.support.processes import at_once
 
 KEY = "k" * 32
 
@@ -84,11 +84,7 @@ def test_no_update_is_lost_and_what_is_counted_is_what_is_kept(values, monkeypat
 
     remove = Shares.remove
     monkeypatch.setattr(Shares, "remove", lambda shares, item: (remove(shares, item), time.sleep(0)))  # lets others run
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(count, 4)
     assert not failed and values.get("n") == 200
     alone = StoredValues(Server("shop").runtime, ("shop", "server", ""), "")
     alone.put("n", 200)

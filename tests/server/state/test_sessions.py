@@ -6,16 +6,10 @@ import pytest
 import mcplite
 from mcplite.server.limits import Limits
 from mcplite.server.state.sessions import Sessions
+from tests.support.fakes import Clock
 from tests.support.tight import tight
 
 LIMIT = 30
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def make_table(app, clock=None):
