@@ -31,7 +31,7 @@ __all__ = ["HELP", "GREETING_SECONDS", "add_arguments", "file_of", "keep", "kept
            "list_sessions", "remove_files", "stop_sessions"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-#: Seconds for each read and write while a connection begins: of the client's first line, and of the answer to it.
+#: Seconds within which a client sends its first line, and within which the client gets the answer to it.
 GREETING_SECONDS = 5.0
 #: The options of a command that are about its server.
 _OF_SERVER = ("config", "cwd", "debug", "env", "header", "max_timeout", "revision", "root", "server")
@@ -186,8 +186,7 @@ def stop_sessions(names: List[str], options: argparse.Namespace) -> int:
         name = given.lstrip("@")
         with _connect(name, "stop") as connection:
             connection.settimeout(None)
-            # The process closes this connection after those of its clients, and once its files are removed. Its server ends
-            # after that.
+            # The end of the process closes this connection. By then its files are removed, and its server has ended.
             while connection.recv(1):
                 continue
         print(clean_line(f"ended @{name}"))
