@@ -76,14 +76,14 @@ def complete_line(shell: str, line: str) -> int:
         # bash replaces only the part of the word behind an open quote, or behind its last ":" or "=".
         start = len(last) - len(line.rpartition(quote)[2]) if quote else max(last.rfind(":"), last.rfind("=")) + 1
         for one in found:
-            # The characters that are typed already stay, so no quote can be written in front of them. fish quotes a word itself.
+            # The characters that are typed already stay, so no quote can be written in front of them. fish quotes words itself.
             shown = one[start:] if shell == "bash" else one
             print(shown if shell == "fish" else re.sub(*_SPECIAL[quote], shown))
     return 0
 
 
 def _split(line: str) -> "tuple[List[str], str, str]":
-    """Return the complete words of a line, the word at the cursor, which is empty behind a space, and the quote that is open."""
+    """Return the complete words of a line, the word at the cursor (empty behind a space), and the quote that is open there."""
     for end in ("", "'", '"'):
         try:
             words = shlex.split(line + end)
