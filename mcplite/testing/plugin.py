@@ -273,16 +273,17 @@ def mcp_snapshot(request: pytest.FixtureRequest) -> "Callable[..., None]":
 
     ``mcp_snapshot(client)`` looks at the server's name, instructions and capabilities, and at its tools, prompts, resources and
     templates, as the client's revision has them; the version of the server may change. ``snapshots/MODULE/TEST.json`` is
-    written when it is missing, and again with ``--mcp-update``. If it is missing and ``--mcp-record=none`` is given, the test
-    fails. A second snapshot in a test needs ``name="other"``.
+    written when it is missing, and again with ``--mcp-update``. If it is missing, and ``--mcp-record=none`` is given without
+    ``--mcp-update``, the test fails. A second snapshot in a test needs ``name="other"``.
     """
     def compare(client: "Client", *, name: Optional[str] = None) -> None:
         path = _beside(request, "snapshots", name, "json")
         now = _pretty(_description(client))
         config = request.config
-        if not path.exists() and config.getoption("--mcp-record") == "none":
+        update = config.getoption("--mcp-update")
+        if not update and not path.exists() and config.getoption("--mcp-record") == "none":
             pytest.fail(f"there is no snapshot {_shown(path, request)}: write it with --mcp-update", pytrace=False)
-        if config.getoption("--mcp-update") or not path.exists():
+        if update or not path.exists():
             text = "\n".join(now) + "\n"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -166,8 +166,8 @@ def test_offer(mcp_client, mcp_snapshot):
 def test_old(mcp_connect, mcp_server, mcp_snapshot):
     mcp_snapshot(mcp_connect(mcp_server, revision="2024-11-05"), name="old")
 ''')
-    assert "there is no snapshot" in project.run("--mcp-record=none", status=1)
-    out = project.run()
+    assert "write it with --mcp-update" in project.run("--mcp-record=none", status=1)
+    out = project.run("--mcp-record=none", "--mcp-update")
     assert "wrote snapshots/test_shop/test_offer.json" in out and "wrote snapshots/test_shop/test_old-old.json" in out
     assert "wrote" not in project.run("--mcp-record=none")
     project.write(shop=SHOP.replace("What an article costs", "The price of an article"))
