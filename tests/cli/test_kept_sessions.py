@@ -138,6 +138,17 @@ def test_the_options_of_a_server_belong_to_the_command_that_begins(commands, cou
     assert "the command that begins it" in commands.run("call", "@c", "variable", "name=KEPT", "--env", "KEPT=no", status=2)
 
 
+@over_each
+def test_commands_that_begin_one_session_at_once_share_it(commands, counter):
+    counter.write_text("import time\ntime.sleep(0.5)  # long enough for the second command to begin\n" + COUNTER)
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(subprocess.Popen(
+            [sys.executable, "-m", "mcplite", "call", str(counter), "add", "--keep", "c"], env=commands.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)) for _ in range(2)]
+        assert sorted(one.communicate(timeout=LIMIT)[0] for one in running) == [b"1\n", b"2\n"]
+    assert commands.run("call", "@c", "add") == "3\n"
+
+
 def test_a_name_is_for_one_server(commands, counter, tmp_path):
     commands.run("ping", counter, "--keep", "c")
     other = tmp_path / "other.py"

@@ -158,6 +158,41 @@ def test_a_cassette_takes_the_place_of_the_server(project):
 
 
 @pytest.mark.slow
+def test_tests_of_one_name_in_two_classes_have_files_of_their_own(project):
+    project.write(test_shop='''
+import mcplite
+
+other = mcplite.Server("other")
+
+class TestShop:
+    def test_offer(self, mcp_server, mcp_cassette, mcp_snapshot):
+        mcp_snapshot(mcp_cassette(mcp_server))
+
+class TestOther:
+    def test_offer(self, mcp_cassette, mcp_snapshot):
+        mcp_snapshot(mcp_cassette(other))
+''')
+    project.run()
+    project.run("--mcp-record=none")
+    found = [str(path.relative_to(project.folder)) for path in sorted(project.folder.rglob("*.json*"))]
+    assert [path.replace(os.sep, "/") for path in found] == [
+        "cassettes/test_shop/TestOther.test_offer.jsonl", "cassettes/test_shop/TestShop.test_offer.jsonl",
+        "snapshots/test_shop/TestOther.test_offer.json", "snapshots/test_shop/TestShop.test_offer.json"]
+
+
+@pytest.mark.slow
+def test_a_second_connection_of_a_test_is_recorded_under_a_name(project):
+    test = "def test_twice(mcp_server, mcp_cassette):\n    mcp_cassette(mcp_server)\n    mcp_cassette(mcp_server{})\n"
+    project.write(test_shop=test.format(""))
+    out = project.run(status=1)
+    assert "give mcp_cassette(..., name=) for another connection" in out and "1 failed" in out and "error" not in out
+    assert not list(project.folder.rglob("*.json*"))
+    project.write(test_shop=test.format(", name='again'"))
+    project.run()
+    project.run("--mcp-record=none")
+
+
+@pytest.mark.slow
 def test_a_snapshot_fails_with_the_difference_until_it_is_accepted(project):
     project.write(test_shop='''
 def test_offer(mcp_client, mcp_snapshot):
