@@ -131,12 +131,13 @@ def mcp_server(request: pytest.FixtureRequest) -> Any:
         pytest.fail("say which server is tested: write mcp_server = shop.py:mcp into pytest's configuration, or a fixture"
                     " mcp_server that returns it", pytrace=False)
     place = target.rpartition(":")[0] or target
-    if "://" in target or not (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
+    path = Path(request.config.rootpath, place)
+    is_file = place.endswith(".py") and (" " not in place or path.is_file())  # a command, too, may end with a file
+    if "://" in target or not (is_file or all(part.isidentifier() for part in place.split("."))):
         return target
     from ..server.program import load
 
-    path = Path(request.config.rootpath, place)
-    return load(f"{path}{target[len(place):]}" if place.endswith(".py") else target)
+    return load(f"{path}{target[len(place):]}" if is_file else target)
 
 
 @pytest.fixture

@@ -131,6 +131,10 @@ def test_without_a_server_the_error_says_what_to_write(project):
     assert "write mcp_server = shop.py:mcp into pytest's configuration" in project.run(status=1)
     project.write(pytest="[pytest]\nmcp_server = shop.py\n")
     project.run()
+    command = f"{Path(sys.executable).as_posix()} -m mcplite.server shop.py"
+    project.write(pytest=f"[pytest]\nmcp_server = {command}\n",
+                  test_shop="def test_client(mcp_server, mcp_client):\n    assert ' -m ' in mcp_server\n")
+    project.run()
 
 
 @pytest.mark.slow
