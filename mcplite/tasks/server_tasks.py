@@ -262,7 +262,7 @@ class ServerTasks(Extension):
             raise
         run = self._run_of(entry, record, call, context.session)
         run.kwargs = kwargs
-        self._submit(run, record)
+        self._submit(run, lambda: self._give_up(run, record))
         return self._created(context, record, meta)
 
     def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
@@ -322,8 +322,8 @@ class ServerTasks(Extension):
         finally:
             self._runtime.leave()
 
-    def _submit(self, run: TaskRun, record: TaskRecord) -> None:
-        with undo(lambda: self._give_up(run, record)):
+    def _submit(self, run: TaskRun, give_up: Callable[[], object]) -> None:
+        with undo(give_up):
             self._hold(run)
             with self._lock:
                 if self._workers is None:
@@ -332,7 +332,7 @@ class ServerTasks(Extension):
             run.release_slot = workers.suspended
             accepted = workers.enqueue(run)
         if not accepted:
-            self._give_up(run, record)
+            give_up()
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
 
     def _give_up(self, run: TaskRun, record: TaskRecord) -> None:
@@ -422,7 +422,7 @@ class ServerTasks(Extension):
         _log.warning("%s: task %s of tool %r is %s", _ENDED, task_id, record.tool, "begun again" if run else record.status)
         if run is not None:
             self.store.budget.add(record, held_bytes(run.call, self.store.most_bytes), 0)  # whether or not there is room
-            self._submit(run, record)
+            self._submit(run, run.refuse)  # its client knows it, so that it must not disappear
         elif self._runner is not None:
             self.changes.tell(task_id)
             if not record.finished:

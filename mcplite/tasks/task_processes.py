@@ -7,7 +7,8 @@ change are woken in this process, and by messages in the others.
 import contextlib
 import json
 import threading
-from typing import Callable, Dict, Iterator, List, Optional, Set
+from collections import deque
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..errors import BackendError
 from ..protocol.opaque import digest
@@ -42,6 +43,8 @@ class TaskRoster:
         self._running: Set[str] = set()
         #: The number under which this process is listed.
         self._listed: Optional[int] = None
+        #: The tasks of processes that have ended, which :meth:`look` has still to tell of, and the numbers of those processes.
+        self._orphaned: Deque[Tuple[str, int]] = deque()
 
     def let_go(self) -> None:
         """Forget, in a forked process, what the other one runs."""
@@ -73,9 +76,11 @@ class TaskRoster:
                 continue
             # One process gets the list. If it ends here, its tasks are found by those who ask for them.
             data = self._backend.take(self._key(number))
-            for task_id in [] if data is None else json.loads(data):
-                self._lost(task_id, number)
+            self._orphaned.extend((task_id, number) for task_id in ([] if data is None else json.loads(data)))
             self._change(lambda numbers: [other for other in numbers if other != number])
+        while self._orphaned:
+            self._lost(*self._orphaned[0])  # after an error the next look goes on here
+            self._orphaned.popleft()
 
     def _key(self, number: int) -> str:
         return f"{self._group}/running-{number}"
