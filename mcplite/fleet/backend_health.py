@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Callable, Dict, Hashable
+from typing import Callable, Dict, Hashable, Tuple
 
 from ..errors import BackendError, TransportError
 from ..rpc.deadline import Deadline, undo
@@ -79,7 +79,7 @@ class Retries:
 
     :param name: of the thread, for the log.
     :param lost: says in the log what has not taken place when it gives up.
-    :param seconds: for which it tries.
+    :param seconds: for which it tries to store each of them.
     :param most: that wait; beyond that the oldest is given up.
     """
 
@@ -93,7 +93,8 @@ class Retries:
         self._begin()
 
     def _begin(self) -> None:
-        self._due: Dict[Hashable, Callable[[], object]] = {}
+        #: What is to be stored, the oldest first, and for how long it is tried.
+        self._due: Dict[Hashable, Tuple[Callable[[], object], Deadline]] = {}
         #: Whether a thread tries again.
         self.running = False
         #: Set when that thread shall end, after a last attempt.
@@ -105,16 +106,16 @@ class Retries:
     def add(self, key: Hashable, store: Callable[[], object]) -> None:
         """Call *store* until it does not raise BackendError; one with a key that waits already takes its place."""
         with self._lock:
-            self._due[key] = store
+            self._due[key] = store, Deadline(self._seconds)
             if len(self._due) > self._most:
                 del self._due[next(iter(self._due))]
             begins, self.running = not self.running, True
-        ended, deadline = self._ended, Deadline(self._seconds)
+        ended = self._ended
         if begins:
             try:
                 with undo(self._not_running):
-                    # It ends when all is stored, when its time is over, or in stop(); it blocks for one operation of the store.
-                    Loop(self._name, lambda: self._run(ended, deadline), ended.wait).start()
+                    # It ends when nothing is due any more, or in stop(); it blocks for one operation of the store.
+                    Loop(self._name, lambda: self._run(ended), ended.wait).start()
             except TransportError as error:
                 _log.warning("%s, and is tried with the next one: %s", self._lost, error)
 
@@ -136,20 +137,23 @@ class Retries:
         renew(self)
         self._begin()
 
-    def _run(self, ended: threading.Event, deadline: Deadline) -> None:
+    def _run(self, ended: threading.Event) -> None:
         pause = _AGAIN_SECONDS[0]
         while True:
-            last = ended.wait(pause) or deadline.expired
+            last = ended.wait(pause)
             try:
                 while self._store_one():
                     pass
                 return
             except BackendError as error:
                 pause = min(2 * pause, _AGAIN_SECONDS[1])
-                if last:
+                with self._lock:
+                    left = {key: due for key, due in self._due.items() if not (last or due[1].expired)}
+                    lost, self._due = len(left) < len(self._due), left
+                    goes_on = self.running = bool(left)
+                if lost:
                     _log.warning("%s: %s", self._lost, error)
-                    with self._lock:
-                        self._due, self.running = {}, False
+                if not goes_on:
                     return
 
     def _store_one(self) -> bool:
@@ -163,7 +167,11 @@ class Retries:
                 return False
             # Taken out before it is stored: it may become due again while that takes place, and is stored again.
             key = next(iter(self._due))
-            store = self._due.pop(key)
-        with undo(lambda: self._due.setdefault(key, store)):
-            store()
+            due = self._due.pop(key)
+        with undo(lambda: self._put_back(key, due)):
+            due[0]()
         return True
+
+    def _put_back(self, key: Hashable, due: Tuple[Callable[[], object], Deadline]) -> None:
+        with self._lock:
+            self._due = {key: due, **self._due}
