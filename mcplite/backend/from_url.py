@@ -119,7 +119,7 @@ class SealedBackend(Backend):
         if old is None:
             if self._backend.swap(key, None, sealed, seconds):
                 return True
-            # A value without a valid seal does not exist, such as one from before a replacement of all keys. It is in no one's way.
+            # A value without a valid seal does not exist, such as one from before a replacement of all keys, and is replaced.
             found = self._backend.get(key)
             return (found is not None and self._open("value", key, found) is None
                     and self._backend.swap(key, found, sealed, seconds))

@@ -228,7 +228,9 @@ class ServerTasks(Extension):
         record, call = self._new_record(context, entry), call_of(context, entry, arguments, declared)
         if self._runner is None:
             return self._begin_here(context, entry, record, call, kwargs)
-        self.store.create(record, call)
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            self.store.create(record, call)
         self._hand_over(record)
         return self._created(context, record)
 
@@ -252,14 +254,13 @@ class ServerTasks(Extension):
 
     def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
                     kwargs: Optional[Dict[str, Any]], meta: Optional[Dict[str, Any]] = None) -> Any:
-        record.run, record.process = 1, self._note(record.id)
         # Another process needs the call only to begin the task again.
         kept = call if self.shared and record.restartable else None
-        try:
-            self.store.create(record, kept, held_bytes(call, self.store.most_bytes))
-        except RemoteError:
-            self._unnote(record.id)
-            raise
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            record.run, record.process = 1, self._note(record.id)
+            with undo(lambda: self._unnote(record.id)):
+                self.store.create(record, kept, held_bytes(call, self.store.most_bytes))
         run = self._run_of(entry, record, call, context.session)
         run.kwargs = kwargs
         self._submit(run, lambda: self._give_up(run, record))
@@ -554,7 +555,9 @@ class ServerTasks(Extension):
     def _answer(self, params: Dict[str, Any], context: RequestContext) -> Any:
         if context.session.revision.modern and not can_have_tasks(context.session):
             raise requires_extension(context.method)
-        return self._methods.answer(context)
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            return self._methods.answer(context)
 
     def _honour(self, named: Any, extensions: Mapping[str, Any], owner: Optional[str]) -> List[str]:
         most = self._runtime.limits.subscriptions

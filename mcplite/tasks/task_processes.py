@@ -58,8 +58,9 @@ class TaskRoster:
             if self._listed != number:
                 self._change(lambda numbers: numbers if number in numbers else [*numbers, number])
                 self._listed = number
-            self._running.add(task_id)
-            self._store(number)
+            running = {*self._running, task_id}
+            self._store(number, running)
+            self._running = running
         return number
 
     def remove(self, task_id: str) -> None:
@@ -67,7 +68,7 @@ class TaskRoster:
         with self._lock:
             self._running.discard(task_id)
             if self._listed is not None:
-                self._store(self._listed)
+                self._store(self._listed, self._running)
 
     def look(self) -> None:
         """Find the processes that have ended, and tell of the tasks that they ran."""
@@ -85,8 +86,8 @@ class TaskRoster:
     def _key(self, number: int) -> str:
         return f"{self._group}/running-{number}"
 
-    def _store(self, number: int) -> None:
-        self._backend.put(self._key(number), json.dumps(sorted(self._running)).encode("ascii"), _SECONDS)
+    def _store(self, number: int, running: Set[str]) -> None:
+        self._backend.put(self._key(number), json.dumps(sorted(running)).encode("ascii"), _SECONDS)
 
     def _read(self) -> List[int]:
         data = self._backend.get(f"{self._group}/processes")

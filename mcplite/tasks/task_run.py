@@ -359,7 +359,9 @@ class TaskRun(QueuedJob):
             return True
 
         changed = self._persist(lambda: self._change(change), attempts)
-        if changed is not None:
+        if changed is None:
+            self._changes.tell(self.task_id)  # it may have been changed by an operation whose answer was lost
+        else:
             _log.info("task %s of tool %r is %s", self.task_id, self.call.tool, changed.status)
 
     def _persist(self, operation: Callable[[], Any], attempts: int = _ATTEMPTS) -> Any:

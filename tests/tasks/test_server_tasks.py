@@ -331,7 +331,7 @@ def wait_taken(task, process):
 
 def gone(process):
     """End a process as a kill does: it writes nothing any more."""
-    tasks_of(process.mcp.runtime)._roster._store = lambda number: None
+    tasks_of(process.mcp.runtime)._roster._store = lambda number, running: None
     process.die()
 
 

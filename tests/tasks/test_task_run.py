@@ -271,3 +271,40 @@ def test_a_server_stops_without_a_wait_for_a_store_that_is_away(shaky, monkeypat
         tasks_of(shaky.mcp.runtime).close(None)
         assert store.refused == refused + 1
         store.away.clear()
+
+
+@both
+def test_requests_about_tasks_are_refused_as_busy_while_the_store_is_away(shaky, revision):
+    store = shaky.store.backend._backend
+    with task_client(shaky.mcp, revision) as client:
+        task = client.start("wait")
+        store.away.set()
+        refused = []
+        for ask in (lambda: client.start("wait"), lambda: client.request("tasks/get", taskId=task["taskId"]),
+                    lambda: client.cancel(task)):
+            with pytest.raises(RemoteError, match="Server busy: the store") as raised:
+                ask()
+            refused.append(raised.value.code)
+        store.away.clear()
+    assert refused == [SERVER_BUSY] * 3
+    assert tasks_of(shaky.mcp.runtime)._roster._running == {task["taskId"]}, "the one that was refused is not noted"
+
+
+def test_listeners_are_told_of_an_end_whose_answer_was_lost(shaky, monkeypatch):
+    store, real = shaky.store.backend._backend, Shaky.swap
+
+    def swap(backend, key, old, new, seconds):
+        swapped = real(backend, key, old, new, seconds)
+        if key.endswith("/record") and b"completed" in new:
+            monkeypatch.setattr(Shaky, "swap", real)
+            raise BackendError("the answer was lost")
+        return swapped
+
+    told, tasks = [], tasks_of(shaky.mcp.runtime)
+    with task_client(shaky.mcp, JULY_2026) as client:
+        task = client.start("wait")
+        monkeypatch.setattr(tasks.changes, "_on_change", lambda task_id: told.append(shaky.store.get(task_id).status))
+        monkeypatch.setattr(Shaky, "swap", swap)
+        shaky.go.set()
+        until(lambda: "completed" in told)
+        assert client.get(task)["status"] == "completed" and not store.away.is_set()
