@@ -238,7 +238,9 @@ class TaskRun(QueuedJob):
         try:
             self._change(change)
         except (BackendError, RemoteError) as error:
-            _log.warning("the status of a task was not stored: %s", error)
+            _log.info("the status of a task was not stored, and is tried again: %s", error)
+            with self._lock:
+                self._held_text = held if self._held_text is None else self._held_text
 
     def remember(self, key: str, value: Any) -> None:
         """Store a result of ``ctx.once``."""

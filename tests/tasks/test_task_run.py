@@ -308,3 +308,20 @@ def test_listeners_are_told_of_an_end_whose_answer_was_lost(shaky, monkeypatch):
         shaky.go.set()
         until(lambda: "completed" in told)
         assert client.get(task)["status"] == "completed" and not store.away.is_set()
+
+
+def test_a_status_that_is_said_while_the_store_is_away_is_stored_later(shaky):
+    store, go = shaky.store.backend._backend, threading.Event()
+
+    @shaky.mcp.tool(task="required")
+    def work(ctx: mcplite.Context) -> None:
+        store.away.set()
+        ctx.task_status("counting")
+        store.away.clear()
+        go.wait(LIMIT)
+
+    with task_client(shaky.mcp, JULY_2026) as client:
+        task = client.start("work")
+        until(lambda: store.refused and shaky.store.get(task["taskId"]).message == "counting")
+        go.set()
+        client.until(task)

@@ -195,7 +195,8 @@ class GrantStore(UserGrants):
         return access, refresh if refreshable else ""
 
     def _seconds(self, grant: UserGrant) -> float:
-        return self.refresh_seconds if grant.refresh else self.access_seconds
+        lasts = self.refresh_seconds if grant.refresh else self.access_seconds
+        return max(grant.used + lasts - self._clock(), 0.001)  # the end of an access token is no use
 
     def find(self, id: str) -> Optional[UserGrant]:
         """Return a grant; None if it has ended."""

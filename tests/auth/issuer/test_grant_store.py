@@ -91,6 +91,15 @@ def test_a_user_has_some_grants_and_the_oldest_make_room(store):
     assert not store.end_grant("bob", last.id) and store.end_grant("ann", last.id)
 
 
+def test_the_end_of_an_access_token_is_no_use_of_its_grant(store, clock):
+    grant, access, refresh = grant_in(store)
+    clock.now += 900
+    store.revoke(access)
+    assert store.find_refresh(refresh) is not None
+    clock.now += 101
+    assert store.find_refresh(refresh) is None
+
+
 def test_the_list_of_a_user_lasts_as_long_as_the_grants(store, clock):
     grant, access, refresh = grant_in(store)
     for _ in range(10):
