@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple, Type, TypeVar, Union, overload
 
-from ...errors import SERVER_BUSY, BackendError, NotSupported, RemoteError
+from ...errors import SERVER_BUSY, NotSupported, RemoteError
 from ...protocol.error_text import quoted
 from ...protocol.jsonable import jsonable
 from ...protocol.jsonrpc import encode_json
@@ -29,7 +29,6 @@ from ...protocol.opaque import digest
 from ..eviction import Shares
 from ..functions.converters import Mismatch
 from ..functions.schemas import Schemas
-from ..runtime.processes import away_error
 
 __all__ = ["ContextStore", "StoredValues", "ValueBudget"]
 
@@ -268,11 +267,8 @@ class StoredValues:
     def _do(self, run: Callable[[Any, str], Any], name: str) -> Any:
         key, processes = self._key(name), self._runtime.processes
         processes.check()
-        try:
+        with processes.refuse_while_away():
             return run(processes.backend, key)
-        except BackendError as error:
-            processes.failed(error)
-            raise away_error() from error
 
     def _encoded(self, value: Any, name: str, ttl: Union[int, float]) -> bytes:
         if value is None:

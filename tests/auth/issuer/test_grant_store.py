@@ -81,6 +81,24 @@ def test_a_user_has_some_grants_and_the_oldest_make_room(store):
     assert not store.end_grant("bob", last.id) and store.end_grant("ann", last.id)
 
 
+def test_the_end_of_an_access_token_is_no_use_of_its_grant(store, clock):
+    grant, access, refresh = grant_in(store)
+    clock.now += 900
+    store.revoke(access)
+    assert store.find_refresh(refresh) is not None
+    clock.now += 101
+    assert store.find_refresh(refresh) is None
+
+
+def test_the_list_of_a_user_lasts_as_long_as_the_grants(store, clock):
+    grant, access, refresh = grant_in(store)
+    for _ in range(10):
+        clock.now += 900  # a refresh is good for 1000
+        access, refresh = store.rotate(store.find(grant.id), refresh, ("a",), ANN)
+    assert [one.id for one in store.grants_of("ann")] == [grant.id]
+    assert store.end_grant("ann", grant.id) and store.find_access(access) is None
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 200, "a b", "\u00e4"])
 def test_names_that_are_none(store, name):
     assert store.transaction(name) is None and store.finish(name) is None and store.find(name) is None

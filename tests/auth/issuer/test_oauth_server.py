@@ -10,6 +10,7 @@ import pytest
 import requests
 
 import mcplite
+from mcplite.backend.memory import MemoryBackend
 from tests.support.issuers import Clock, RawClient, serving
 from tests.support.processes import at_once
 
@@ -241,3 +242,14 @@ def test_a_refresh_token_of_another_client_or_an_access_token_in_its_place(issue
 def test_bodies_that_are_none(issuer, path, body, kind):
     answer = requests.post(issuer.url + path, body, headers={"Content-Type": kind}, timeout=30)
     assert 400 <= answer.status_code < 500 and answer.json()["error"]
+
+
+def test_a_client_that_only_refreshes_stays_registered():
+    clock = Clock()
+    with serving(clock=clock, backend=MemoryBackend(clock)) as issuer:
+        client = RawClient(issuer)
+        tokens = client.tokens()
+        for _ in range(18):
+            clock.ahead += 25 * 86_400
+            tokens = client.refresh(tokens["refresh_token"]).json()
+        assert client.call(tokens["access_token"]).startswith("ann")
