@@ -464,6 +464,31 @@ def test_a_first_notification_without_a_session_finds_the_lifespan_entered():
     assert seen == ["database", "left"]
 
 
+def test_a_lifespan_that_begins_while_the_endpoint_is_closed_is_left():
+    seen, began, go = [], threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        began.set()
+        assert go.wait(LIMIT)
+        seen.append("entered")
+        yield
+        seen.append("left")
+
+    endpoint = make(mcplite.Server("demo", lifespan=lifespan))
+    answers = []
+    clients = [threading.Thread(target=lambda: answers.append(endpoint.handle(request("POST", opening())))) for _ in range(2)]
+    for client in clients:
+        client.start()
+    assert began.wait(LIMIT)
+    endpoint.close(0.1)
+    go.set()
+    for client in clients:
+        client.join(LIMIT)
+    assert seen == ["entered", "left"]
+    assert [(answer.status, header(answer, "Retry-After")) for answer in answers] == [(503, "1")] * 2
+
+
 def test_a_question_without_a_session_fails_with_advice():
     endpoint = make(stateless=True)
     answer = body(endpoint.handle(request("POST", ask_tool("ask"))))["result"]
