@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple, Union
 
-from ...errors import RegistrationError, TransportError
+from ...errors import ConnectionClosed, RegistrationError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.deadline import undo
@@ -214,9 +214,11 @@ class Runtime:
             self._close_backend()
 
     def add_service(self, name: str, service: Service) -> None:
-        """Let *service* run while there are clients."""
+        """Let *service* run while there are clients, in place of another one of this name."""
         with self._lock:
-            self._services[name] = service
+            before, self._services[name] = self._services.get(name), service
+            if before is not None:
+                before.stop()
             if self._users:
                 service.start()
 
@@ -337,8 +339,9 @@ class Runtime:
         """Add a session whose opener has called :meth:`enter`, until :meth:`session_closed`."""
         with self._lock:
             self._sessions.append(session)
-        for observer in self.observers:
-            observer.session_opened(session)
+        with undo(lambda: self.session_closed(session, ConnectionClosed("the session was refused by an observer"))):
+            for observer in self.observers:
+                observer.session_opened(session)
 
     def session_closed(self, session: OpenSession, error: Exception) -> None:
         """Remove a session."""
@@ -347,10 +350,12 @@ class Runtime:
                 return
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
-        for observer in self.observers:
-            observer.session_closed(session, error)
-        for follower in self.followers:
-            follower(session, False)
+        for tell in (*(functools.partial(observer.session_closed, session, error) for observer in self.observers),
+                     *(functools.partial(follower, session, False) for follower in self.followers)):
+            try:
+                tell()
+            except Exception:  # the others are told all the same, and the lifespan is left
+                _log.exception("the end of a session could not be told")
         self.leave()
 
     def list_changed(self, kind: str, needed: Needed = None, always: bool = True) -> None:
