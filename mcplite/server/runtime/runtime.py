@@ -103,7 +103,8 @@ class Runtime:
         self.turns = Turns(limits.queue_seconds)
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
+        #: Guards changes of the fields below; held for list and dictionary operations, and while a lifespan is entered or left, or
+        #: a service begins or ends. What their threads use is read without it.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
@@ -181,12 +182,14 @@ class Runtime:
     @property
     def workers(self) -> Workers:
         """The threads that run handlers; created with the first client, and again in a forked process."""
-        with self._lock:
-            if self._workers is None:
+        workers = self._workers
+        if workers is None:
+            with self._lock:
                 limits = self.limits
-                self._workers = Workers(limits.running, limits.queued, "mcplite worker",
-                                        running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
-            return self._workers
+                workers = self._workers = self._workers or Workers(
+                    limits.running, limits.queued, "mcplite worker",
+                    running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
+        return workers
 
     def enter(self) -> None:
         """Count one more user; the first enters the lifespan."""
@@ -334,8 +337,7 @@ class Runtime:
     @property
     def sessions(self) -> List[OpenSession]:
         """The sessions that are open now."""
-        with self._lock:
-            return list(self._sessions)
+        return list(self._sessions)  # without the lock: a lifespan may wait for a thread that logs to all clients
 
     def session_opened(self, session: OpenSession) -> None:
         """Add a session whose opener has called :meth:`enter`, until :meth:`session_closed`."""
