@@ -346,7 +346,7 @@ class Endpoint:
                 return self.error_response(Rejection(404, NO_SESSION), request)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
             self.enter()
-            temporary = create_session_for_one_message(self.runtime)
+            temporary = create_session_for_one_message(self.runtime, request.sender)
             temporary.session.skip_handshake(decision.revision)
             temporary.peer.receive(decision.data, decision.message)
             temporary.end("the message has been handled")

@@ -15,8 +15,9 @@ from ...errors import ConnectionClosed, RegistrationError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.deadline import undo
-from ...rpc.fair_queue import Turns
+from ...rpc.fair_queue import QueuedJob, Turns
 from ...rpc.forks import on_fork, renew
+from ...rpc.request import MUCH
 from ...rpc.threads import CallQueue, Workers
 from ...rpc.tracing import get_logger
 from ..catalog.registry import Needed, Provider, Service, may_be_told
@@ -62,6 +63,17 @@ class OpenSession:
         raise NotImplementedError
 
 
+class _NotificationJob(QueuedJob):
+    """The call of the user's handler of a notification."""
+
+    __slots__ = ("execute", "sender", "size", "queued_size")
+
+    def __init__(self, run: Callable[[], object], sender: str, size: int) -> None:
+        self.execute = run  # type: ignore[method-assign]
+        self.sender = sender  # type: ignore[misc]
+        self.queued_size, self.size = size, size if size >= MUCH else 0
+
+
 #: Clients that the thread tells that reports a change.
 _FEW_CLIENTS = 64
 
@@ -103,7 +115,7 @@ class Runtime:
         self.turns = Turns(limits.queue_seconds)
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        #: Guards changes of the fields below; held for list and dictionary operations, and while a lifespan is entered or left, or
+        #: Guards changes of the fields below; held for list and dictionary operations, and while a lifespan is entered or left or
         #: a service begins or ends. What their threads use is read without it.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
@@ -354,8 +366,9 @@ class Runtime:
                 return
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
-        for tell in (*(functools.partial(observer.session_closed, session, error) for observer in self.observers),
-                     *(functools.partial(follower, session, False) for follower in self.followers)):
+        told: List[Callable[[], object]] = [functools.partial(one.session_closed, session, error) for one in self.observers]
+        told += [functools.partial(follower, session, False) for follower in self.followers]
+        for tell in told:
             try:
                 tell()
             except Exception:  # the others are told all the same, and the lifespan is left
@@ -446,8 +459,12 @@ class Runtime:
         for follower in self.followers:
             self.notified("notifications/roots/list_changed", functools.partial(follower, session, True))
 
-    def notified(self, method: str, handler: Callable[[], object]) -> None:
-        """Run the user's handler of a notification on a worker."""
+    def notified(self, method: str, handler: Callable[[], object], sender: str = "", size: int = 0) -> None:
+        """Run the user's handler of a notification on a worker; it is dropped if too much is queued.
+
+        :param sender: the key under which limits count it; empty for a client on a pipe.
+        :param size: its bytes of memory; 0 if they are not counted, as on a pipe.
+        """
 
         def run() -> None:
             try:
@@ -455,7 +472,7 @@ class Runtime:
             except Exception:
                 _log.exception("the handler of %r failed", method)
 
-        self.workers.submit(run)
+        self.workers.enqueue(_NotificationJob(run, sender, size))
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 
