@@ -115,8 +115,8 @@ class Runtime:
         self.turns = Turns(limits.queue_seconds)
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        #: Guards changes of the fields below; held for list and dictionary operations, and while a lifespan is entered or left or
-        #: a service begins or ends. What their threads use is read without it.
+        #: Guards changes of the fields below; held for list and dictionary operations, while a lifespan is entered or left, and
+        #: while a service begins or ends. What their threads use is read without it.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
