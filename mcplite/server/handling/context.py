@@ -70,7 +70,7 @@ class Context:
     params: Dict[str, Any]
     #: The runtime of the server whose handler runs: the session's, or that of a mounted server.
     runtime: Runtime
-    #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
+    #: Guards the throttles, the last progress value and the progress held back, and the making of the asker; held for a moment.
     _lock: threading.Lock
     #: Progress that was held back, to be sent before the result.
     held_progress: Optional[Dict[str, Any]]
@@ -494,7 +494,8 @@ class Context:
 
     def _get_asker(self) -> "Asker":
         if self._asker is None:
-            self._asker = self.session.create_asker(self)
+            with self._lock:  # threads of the handler share one
+                self._asker = self._asker or self.session.create_asker(self)
         return self._asker
 
     def _ask(self, question: Question) -> Any:
