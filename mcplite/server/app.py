@@ -720,8 +720,7 @@ class Server:
     def close(self) -> None:
         """End every connection, leave the lifespan, stop the worker threads, and close a backend that was given as a URL.
 
-        It is idempotent. Without such a backend the server can be used again. An HTTP server that serves it goes on, with the
-        lifespan and the threads, until that is closed.
+        It is idempotent. Without such a backend the server can be used again.
         """
         self.runtime.end()
 

@@ -321,9 +321,7 @@ class Runtime:
             session.peer.close()
         for host in self._hosts.values():
             host.close()
-        with self._lock:
-            if not self._users:  # otherwise the last one stops them: an HTTP server may go on
-                self._stop_workers()
+        self._stop_workers()
 
     def end(self) -> None:
         """Close, and have the backend closed that was opened for the server, once its last user has left."""

@@ -79,20 +79,6 @@ def test_close_ends_every_connection(connect, server):
     server.close()
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_an_http_server_goes_on_after_close(server, revision):
-    @server.tool()
-    def on_a_worker(ctx: mcplite.Context) -> str:
-        return "done"
-
-    with mcplite.serve(server) as served:
-        for _ in range(2):
-            with mcplite.connect(served.url, revision=revision) as client:
-                assert client.call_tool("on_a_worker").text == "done"
-            server.close()
-    assert server.runtime._workers is None
-
-
 def test_a_part_that_fails_at_its_end_does_not_keep_the_others(connect, caplog):
     class Part:
         def __init__(self, error=None):
