@@ -215,6 +215,19 @@ def test_values_in_memory_are_bounded():
     assert kept == list(range(30, 40)) and server.runtime.value_budget.bytes <= 1 << 20
 
 
+def test_a_value_without_room_is_not_stored():
+    server = Server("shop", limits=mcplite.Limits(memory_bytes=1 << 20))  # 64 KiB for values
+    for number in range(20):  # each client has less than the one that comes
+        StoredValues(server.runtime, ("shop", "principal", str(number)), str(number)).put("x", "x" * 2500)
+    last = StoredValues(server.runtime, ("shop", "principal", "last"), "last")
+    last.put("x", "small")
+    for store in (lambda: last.put("y", "x" * 30_000), lambda: last.update("x", lambda old: "x" * 30_000)):
+        with pytest.raises(RemoteError, match="no room"):
+            store()
+    assert last.get("x") is None and last.get("y") is None
+    assert len(server.runtime.processes.backend._values) == 20
+
+
 def test_values_apart_displace_each_other_alone():
     server = Server("shop", limits=mcplite.Limits(memory_bytes=16 << 20))  # a megabyte for values
 
