@@ -397,6 +397,8 @@ class ResultAsker(Asker):
             self._results = self._log.once_results
             self._entered = self._log.entered
         self._rounds = 0
+        #: Held while a question waits: each takes the present request, so that those of several threads come one after another.
+        self._asking = threading.Lock()
 
     @property
     def session(self) -> Session:
@@ -407,6 +409,10 @@ class ResultAsker(Asker):
         return self._keeper is None or self._keeper.waits
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        with self._asking:
+            return self._ask(questions, named)
+
+    def _ask(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         asked = {key: self.prepare(question) for key, question in questions.items()}
         # A client may send answers by name in its first request, to questions that it expects. It cannot know generated keys.
