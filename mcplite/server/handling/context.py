@@ -70,7 +70,8 @@ class Context:
     params: Dict[str, Any]
     #: The runtime of the server whose handler runs: the session's, or that of a mounted server.
     runtime: Runtime
-    #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
+    #: Guards the throttles, the last progress value, the progress held back, the asker and the number of questions; held for
+    #: arithmetic only.
     _lock: threading.Lock
     #: Progress that was held back, to be sent before the result.
     held_progress: Optional[Dict[str, Any]]
@@ -494,12 +495,15 @@ class Context:
 
     def _get_asker(self) -> "Asker":
         if self._asker is None:
-            self._asker = self.session.create_asker(self)
+            asker = self.session.create_asker(self)
+            with self._lock:  # several threads of a handler may ask at once
+                self._asker = self._asker or asker
         return self._asker
 
     def _ask(self, question: Question) -> Any:
-        self._questions += 1
-        key = f"question-{self._questions}"
+        with self._lock:
+            self._questions += 1
+            key = f"question-{self._questions}"
         return self._ask_all({key: question}, False)[key]
 
     def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
@@ -672,6 +676,9 @@ class Timeout:
         self._left = seconds
         self._end = end
         self._started = 0.0
+        #: Guards the number of blocks of :meth:`paused` that threads of the handler are in, and starts and stops there.
+        self._lock = threading.Lock()
+        self._pauses = 0
         self._timer: Optional[threading.Timer] = None
 
     def start(self) -> None:
@@ -690,12 +697,17 @@ class Timeout:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let no time pass within the block."""
-        self.stop()
+        """Let no time pass within the block, nor while another thread is in one."""
+        with self._lock:
+            self._pauses += 1
+            self.stop()
         try:
             yield
         finally:
-            self.start()
+            with self._lock:
+                self._pauses -= 1
+                if not self._pauses:
+                    self.start()
 
 
 def progress_number(value: Any, what: str) -> Any:
