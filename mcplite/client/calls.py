@@ -661,6 +661,7 @@ class Features(ABC):
         :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`; from July 2026 on only *timeout*
             counts.
         :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
+        :raises ResourceNotFound: before July 2026, there is no such resource. From then on one may be registered later.
         :raises ConnectionClosed: the connection is not open.
         """
         session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))

@@ -354,8 +354,8 @@ class Registry:
         if area in self.told_absent:
             self.told_absent.discard(area)
             _log.warning("the first of the %s was registered when clients had connected: these were told that the server has"
-                         " none, and see them only in a new connection; ServerOptions(declare=[%r]) declares them from the beginning",
-                         area, area)
+                         " none, and see them only in a new connection; ServerOptions(declare=[%r]) declares them from the"
+                         " beginning", area, area)
         self._changed(area, tuple({entry.scopes for entry in changed}))
 
     def _check_free(self, what: str, present: CatalogEntry, entry: CatalogEntry) -> None:
