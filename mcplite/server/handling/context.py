@@ -84,7 +84,7 @@ class Context:
     _asker: "Optional[Asker]" = None
     _questions = 0
     #: Whether the handler has asked the client something, and waited for the answer.
-    has_asked = False
+    has_asked: bool
     #: The time limit of the call, which is paused while the handler waits for an answer; None for no limit.
     _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
@@ -547,6 +547,7 @@ class RequestContext(Context):
 
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
+    has_asked = False
     #: The record of the answers so far, if the handler is called again with them.
     replay_log: "Optional[ReplayLog]" = None
 
