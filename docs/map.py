@@ -18,8 +18,9 @@ MARKS = ".. map of the package\n\n", ".. end of the map\n"
 
 def purpose(path: Path) -> str:
     """Return the first paragraph of a module's docstring, as reStructuredText that links to nothing."""
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    first = " ".join(text.split("\n\n")[0].split())
+    text = path.read_text("utf-8")
+    end = text.find('"""', 4) + 3  # parsing the rest of each module would take a second
+    first = " ".join((ast.get_docstring(ast.parse(text[:end])) or "").split("\n\n")[0].split())
     first = re.sub(r":[a-z]+:`~?([^`]+)`", r"``\1``", first)
     # Every second part is a literal; in the others some characters would mean something.
     parts = first.split("``")

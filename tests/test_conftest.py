@@ -1,6 +1,7 @@
 """The checks of ``conftest.py`` work: each of these tests leaves something behind or sends a wrong message."""
 
 import collections
+import functools
 import json
 import os
 import subprocess
@@ -121,19 +122,26 @@ sys.exit(pytest.main(["-q", "--collect-only", "--assert=plain", "-p", "no:cachep
 """
 
 
-def collected(folder, *arguments):
-    """Return what pytest collects: all tests, those that each rule leaves out, and those that would run."""
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    """``collected(*arguments)``: what pytest collects: all tests, those that each rule leaves out, and those that would run."""
+    noted = tmp_path_factory.mktemp("collected") / "noted"
     environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": str(HERE.parent)}
-    ran = subprocess.run([sys.executable, "-c", _COLLECTING, str(folder / "noted"), *arguments], cwd=HERE.parent, timeout=400,
-                         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
-    assert ran.returncode == 0, ran.stdout[-2000:]
-    return json.loads((folder / "noted").read_text()), ran.stdout
+
+    @functools.lru_cache(maxsize=None)
+    def collected(*arguments):
+        ran = subprocess.run([sys.executable, "-c", _COLLECTING, str(noted), *arguments], cwd=HERE.parent, timeout=400,
+                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+        assert ran.returncode == 0, ran.stdout[-2000:]
+        return json.loads(noted.read_text()), ran.stdout
+
+    return collected
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_between_the_quick_tests_and_all(tmp_path):
-    quick, said = collected(tmp_path, "tests/behaviour")
-    everything, _ = collected(tmp_path, "--all", "tests/behaviour")
+def test_nothing_is_lost_between_the_quick_tests_and_all(collected):
+    quick, said = collected("tests/behaviour")
+    everything, _ = collected("--all", "tests/behaviour")
     assert sorted(everything["run"]) == sorted(everything["all"]) == sorted(quick["all"])
     left = {rule: quick[rule] for rule in ("interop", "slow", "rows")}
     assert collections.Counter(quick["all"]) == collections.Counter(sum(left.values(), quick["run"]))
@@ -143,10 +151,10 @@ def test_nothing_is_lost_between_the_quick_tests_and_all(tmp_path):
 
 
 @pytest.mark.slow
-def test_few_rows_have_each_value_and_the_rest_is_what_the_quick_tests_are_not(tmp_path):
-    quick, _ = collected(tmp_path, "tests/behaviour")
-    few, _ = collected(tmp_path, "--all", "--rows=values", "tests/behaviour")
-    rest, _ = collected(tmp_path, "--all", "--rows=values", "--without-quick", "tests/behaviour")
+def test_few_rows_have_each_value_and_the_rest_is_what_the_quick_tests_are_not(collected):
+    quick, _ = collected("tests/behaviour")
+    few, _ = collected("--all", "--rows=values", "tests/behaviour")
+    rest, _ = collected("--all", "--rows=values", "--without-quick", "tests/behaviour")
 
     def values(tests):
         return {(test.partition("[")[0], value) for test in tests for value in quick["values"][test]}
@@ -156,8 +164,8 @@ def test_few_rows_have_each_value_and_the_rest_is_what_the_quick_tests_are_not(t
     assert set(rest["run"]) == set(few["run"]) - set(quick["run"])
 
 
-def test_each_transport_and_each_revision_is_among_the_quick_tests(tmp_path):
-    quick, _ = collected(tmp_path, "tests/behaviour")
+def test_each_transport_and_each_revision_is_among_the_quick_tests(collected):
+    quick, _ = collected("tests/behaviour")
 
     def values(tests):
         behaviour = [test for test in tests if "/test_behaviour.py" in test and "[" in test]
@@ -171,8 +179,8 @@ def test_each_transport_and_each_revision_is_among_the_quick_tests(tmp_path):
 
 @pytest.mark.parametrize("arguments", [
     ["tests/behaviour/test_behaviour.py"], ["tests/behaviour/test_behaviour.py", "-m", "not slow"]])
-def test_what_the_command_line_names_runs_whole(tmp_path, arguments):
-    noted, said = collected(tmp_path, *arguments)
+def test_what_the_command_line_names_runs_whole(collected, arguments):
+    noted, said = collected(*arguments)
     assert "left out" not in said and noted["rows"]
     assert set(noted["rows"]).intersection(noted["run"])
 

@@ -7,6 +7,7 @@ import ast
 import contextlib
 import dataclasses
 import gc
+import io
 import json
 import logging
 import os
@@ -25,10 +26,13 @@ import pytest
 
 import mcplite
 from mcplite import errors, revisions
+from mcplite.__main__ import main as client_main
 from mcplite.auth.issuer.users import change_user
 from mcplite.cli.host_applications import HOSTS
+from mcplite.server.__main__ import main as server_main
 from tests.support.authserver import AuthServer
 from tests.support.models import anthropic_reply, canned_api, model_of_any_api
+from tests.support.sources import FILES, nodes
 
 pytestmark = [pytest.mark.one_python, pytest.mark.usefixtures("collects_new_objects_only")]  # each page collects garbage
 
@@ -198,6 +202,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch,
 
 
 def run(page, names, monkeypatch):
+    gc.freeze()  # the libraries that pages before this one have imported are not looked at again
     namespace = {"__name__": f"docs_{page.stem}"}
     monkeypatch.setitem(sys.modules, namespace["__name__"], type(sys)(namespace["__name__"]))
     namespace = vars(sys.modules[namespace["__name__"]])
@@ -314,8 +319,8 @@ def test_the_table_of_applications_is_that_of_install():
 
 def strings_of_the_package():
     """Return all texts in the source, a line each; what an f-string fills in is an ellipsis."""
-    for path in Path(mcplite.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -429,20 +434,20 @@ def test_the_command_line_has_the_options_that_its_page_names():
     page = (DOCS / "command-line.rst").read_text("utf-8")
     using, serving = page.split("Serving\n-------")
     rows = set(re.findall(r"^``(--[a-z][a-z-]*)[` ]", using, re.MULTILINE))
-    words = set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite", "call"))) - {"--help"}
+    words = set(re.findall(r"(--[a-z][a-z-]*)", options_of(client_main, "call"))) - {"--help"}
     assert rows == words
     others = ("bridge", "chat", "inspect", "install", "pack", "replay")
-    known = "".join([options_of("mcplite.server"), *(options_of("mcplite", name) for name in others)])
+    known = "".join([options_of(server_main), *(options_of(client_main, name) for name in others)])
     assert set(re.findall(r"(--[a-z][a-z-]*)", serving)) <= set(re.findall(r"(--[a-z][a-z-]*)", known))
     status = " ".join(page.split("Exit status: ")[1].split(".")[0].split())
-    assert status in " ".join(options_of("mcplite", "call").split())
+    assert status in " ".join(options_of(client_main, "call").split())
 
 
-def options_of(*command):
-    """Return the help of ``python -m`` *command*."""
-    ran = subprocess.run([sys.executable, "-m", *command, "--help"], cwd=str(DOCS.parent), stdout=subprocess.PIPE,
-                         timeout=60, check=True)
-    return ran.stdout.decode()
+def options_of(main, *command):
+    """Return the help of a command line."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+        main([*command, "--help"])
+    return printed.getvalue()
 
 
 if __name__ == "__main__":

@@ -3,17 +3,14 @@
 import ast
 import collections
 import re
-from pathlib import Path
 
 import pytest
 
-import mcplite
+from tests.support.sources import FILES, PACKAGE, ROOT, nodes
 
 pytestmark = pytest.mark.one_python
 
-PACKAGE = Path(mcplite.__file__).resolve().parent
-ROOT = PACKAGE.parent
-TEXTS = sorted(PACKAGE.rglob("*.py")) + [
+TEXTS = FILES + [
     page for folder in (ROOT, ROOT / "docs") for ending in ("md", "rst") for page in sorted(folder.glob(f"*.{ending}"))]
 
 #: Words that hide who does something, and turns of phrase that a reader stops at: name the client, the caller, the thread.
@@ -49,8 +46,8 @@ def test_words_are_found(text, count):
 @pytest.mark.slow
 def test_a_class_name_means_one_class():
     places = collections.defaultdict(list)
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(path.relative_to(PACKAGE).as_posix())
     twice = {name: sorted(found) for name, found in places.items() if len(found) > 1}

@@ -1,27 +1,26 @@
 """Requirement ids such as ``TOOL-30``: each one is explained in ``docs/requirements.rst``, and no user meets one."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
-import mcplite
+from tests.support.sources import FILES, ROOT, nodes
 
 pytestmark = pytest.mark.one_python
 
-PACKAGE = Path(mcplite.__file__).resolve().parent
-ROOT = PACKAGE.parent
 PAGE = ROOT / "docs" / "requirements.rst"
 ID = re.compile(r"\b[A-Z][A-Z0-9]{1,5}-[0-9]{2,3}\b")
 #: Names of algorithms and encodings, which look like ids.
 OTHERS = {"AES-256", "ECMA-262", "SHA-256", "SHA-512", "UTF-16"}
-SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
+@functools.lru_cache(maxsize=None)
 def used():
     """Return the ids that the package and its tests name."""
-    files = SOURCES + [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
+    files = FILES + [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
     return {found for path in files for found in ID.findall(path.read_text("utf-8"))} - OTHERS
 
 
@@ -31,9 +30,9 @@ def explained():
 
 
 def texts(tree):
-    """Yield the line and the text of each string that is not a docstring."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    """Yield the line and the text of each string that is not a docstring, of all nodes of a tree."""
+    docstrings = {id(node.value) for node in tree if isinstance(node, ast.Expr)}
+    for node in tree:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.lineno, node.value
 
@@ -58,10 +57,10 @@ def test_each_id_says_in_a_sentence_what_is_required_and_links_to_it():
 
 
 def test_no_text_that_a_user_can_meet_has_an_id():
-    assert [(path, line, text) for path in SOURCES for line, text in texts(ast.parse(path.read_text("utf-8")))
+    assert [(path, line, text) for path in FILES for line, text in texts(nodes(path))
             if set(ID.findall(text)) - OTHERS] == []
 
 
 def test_an_id_in_a_text_would_be_found():
     tree = ast.parse('"""A docstring, TOOL-08."""\nraise ValueError(f"{name} is taken (TOOL-14)")  # TOOL-14\n')
-    assert [(line, ID.findall(text)) for line, text in texts(tree) if ID.search(text)] == [(2, ["TOOL-14"])]
+    assert [(line, ID.findall(text)) for line, text in texts(list(ast.walk(tree))) if ID.search(text)] == [(2, ["TOOL-14"])]

@@ -7,18 +7,13 @@ import ast
 import functools
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-import mcplite
 from mcplite import rooms
+from tests.support.sources import FILES, PACKAGE, ROOT, nodes, parsed
 
 pytestmark = pytest.mark.one_python
-
-PACKAGE = Path(mcplite.__file__).resolve().parent
-ROOT = PACKAGE.parent
-FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: What both halves are built on.
 GROUND = "errors revisions rooms types protocol rpc"
@@ -232,18 +227,14 @@ def outside(node):
 
 
 @functools.lru_cache(maxsize=None)
-def read(path):
-    text = path.read_text("utf-8")
-    return path, name_of(path), text, ast.parse(text)
-
-
-def each_module():
-    return map(read, FILES)
+def imports(path):
+    """Return the imports of a module, as ``imports_of`` does."""
+    return list(imports_of(parsed(path)))
 
 
 def test_the_docstring_says_in_one_line_what_the_module_is_for():
-    for _, name, _, tree in each_module():
-        first, _, rest = (ast.get_docstring(tree) or "").partition("\n")
+    for name, path in MODULES.items():
+        first, _, rest = (ast.get_docstring(parsed(path)) or "").partition("\n")
         assert first.endswith((".", "?")) and (not rest or rest.startswith("\n")), f"{name}: one sentence, then an empty line"
 
 
@@ -257,25 +248,25 @@ def named_modules(package, text):
 def test_the_modules_that_docstrings_name_exist():
     assert list(named_modules("server.http", "see :mod:`.access`, :mod:`..app` and :mod:`mcplite.errors`")) == [
         "server.http.access", "server.app", "errors"]
-    for path, name, text, _ in each_module():
+    for name, path in MODULES.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        assert sorted(set(named_modules(package, text)) - set(MODULES)) == [], name
+        assert sorted(set(named_modules(package, path.read_text("utf-8"))) - set(MODULES)) == [], name
 
 
-def upward(name, path, tree):
+def upward(name, path):
     """Return the imports of one module that its layer does not allow, as ``"module -> target"``."""
     room = layer_of(name)
     allowed = LAYERS[room].split() + ([room] if room else [])
     # The rows "server" and "client" are for the two __init__ modules only.
     if room in ("server", "client"):
         allowed.remove(room)
-    return sorted({f"{name} -> {target}" for node, lazy, _ in imports_of(tree) for target in ours(path, node)
+    return sorted({f"{name} -> {target}" for node, lazy, _ in imports(path) for target in ours(path, node)
                    if not any(within(target, other) for other in allowed) and target != name
                    and not (lazy and any(within(target, room) for room in ACROSS.get(name, ())))})
 
 
 def test_the_layer_rule():
-    found = {arrow for path in FILES for arrow in upward(name_of(path), path, read(path)[3])}
+    found = {arrow for name, path in MODULES.items() for arrow in upward(name, path)}
     assert found == set()
 
 
@@ -284,7 +275,7 @@ def circles():
     arrows = {name: set() for name in MODULES}
     for name, path in MODULES.items():
         # The table points to the rooms by names, which are imported on use; for types it names what one of them returns.
-        for node, lazy, _ in () if name == "rooms" else imports_of(read(path)[3]):
+        for node, lazy, _ in () if name == "rooms" else imports(path):
             arrows[name].update(target for target in ours(path, node)
                                 if target != name and not (lazy and any(within(target, room)
                                                                         for room in ACROSS.get(name, ()))))
@@ -325,16 +316,16 @@ def test_a_circle_would_be_found():
 
 
 def test_imports_of_ours_are_relative_and_none_is_of_a_forbidden_package_or_an_event_loop():
-    for _, name, _, tree in each_module():
+    for name, path in MODULES.items():
         never = NEVER.get(room_of(name), set()) | {"mcplite", "asyncio", "anyio", "trio"}
-        assert [node.lineno for node, *_ in imports_of(tree) if never.intersection(outside(node))] == [], name
+        assert [node.lineno for node, *_ in imports(path) if never.intersection(outside(node))] == [], name
         waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
-        assert [node.lineno for node in ast.walk(tree) if isinstance(node, waiting)] == [], name
+        assert [node.lineno for node in nodes(path) if isinstance(node, waiting)] == [], name
 
 
 def test_guests_are_imported_where_they_are_used_and_nowhere_else():
-    for _, name, _, tree in each_module():
-        for node, lazy, typing in imports_of(tree):
+    for name, path in MODULES.items():
+        for node, lazy, typing in imports(path):
             for guest in GUESTS.keys() & outside(node):
                 assert any(within(name, host) for host in GUESTS[guest]), f"{name}, line {node.lineno}: no place for {guest}"
                 late = lazy or typing or guest == "subprocess" or name in LAZY
@@ -342,10 +333,10 @@ def test_guests_are_imported_where_they_are_used_and_nowhere_else():
 
 
 def test_dates_of_revisions_are_in_one_file():
-    for _, name, text, tree in each_module():
+    for name, path in MODULES.items():
         # Strings that the parser joins from pieces are found as constants.
-        constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-        found = [str(value) for value in constants if isinstance(value, (str, bytes))] + text.splitlines()
+        constants = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
+        found = [str(value) for value in constants if isinstance(value, (str, bytes))] + path.read_text("utf-8").splitlines()
         assert name == "revisions" or [value for value in found if DATE.search(value)] == [], name
 
 
@@ -366,7 +357,7 @@ OF_THE_CORE = {"backend", "backend.interface", "backend.memory", "backend.log_wa
 def room_imports():
     """Return the imports of rooms by modules of the core, wherever they stand."""
     return {f"{name} -> {target}" for name, path in MODULES.items() if room_of(name) in CORE
-            for node, *_ in imports_of(read(path)[3]) for target in ours(path, node)
+            for node, *_ in imports(path) for target in ours(path, node)
             if room_of(target) in AROUND and target not in OF_THE_CORE}
 
 
@@ -383,7 +374,7 @@ def test_each_row_of_the_table_names_what_is_there(word):
 
 def test_the_table_of_rooms_is_one_short_module():
     # A row for each word, and little beside them.
-    assert len(read(PACKAGE / "rooms.py")[2].splitlines()) - len(rooms.ROOMS) <= 46
+    assert len((PACKAGE / "rooms.py").read_text("utf-8").splitlines()) - len(rooms.ROOMS) <= 46
 
 
 @pytest.mark.parametrize("word", sorted(rooms.ROOMS))
@@ -428,13 +419,13 @@ DANGEROUS_MODULES = {"pickle", "marshal", "shelve", "dill"}
 SAFE_YAML = {"safe_load", "SafeLoader", "CSafeLoader", "YAMLError"}
 DANGEROUS_TEXT = re.compile(r"shell\s*=\s*True|os\.system|os\.popen|\beval\(|\bexec\(|\bpickle\b|yaml\.load")
 
-SOURCES = FILES + sorted((ROOT / "examples").rglob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 TEXTS = [ROOT / "README.rst"] + sorted((ROOT / "docs").rglob("*.rst"))
 
 
 def dangers(tree):
-    """Yield the line and the name of each dangerous call or import."""
-    for node in ast.walk(tree):
+    """Yield the line and the name of each dangerous call or import, of all nodes of a tree."""
+    for node in tree:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from ((node.lineno, name) for name in outside(node) if name in DANGEROUS_MODULES)
             if isinstance(node, ast.ImportFrom) and node.module == "yaml":
@@ -455,7 +446,9 @@ def dangers(tree):
 
 
 def test_nothing_of_ours_runs_strings_or_teaches_it():
-    assert [(path, found) for path in SOURCES for found in dangers(ast.parse(path.read_text("utf-8")))] == []
+    code = [(path, nodes(path)) for path in FILES]
+    code += [(path, ast.walk(ast.parse(path.read_text("utf-8")))) for path in EXAMPLES]
+    assert [(path, found) for path, written in code for found in dangers(written)] == []
     lines = [(path, line) for path in TEXTS for line in path.read_text("utf-8").splitlines()]
     assert [(path, line) for path, line in lines if DANGEROUS_TEXT.search(line)] == []
 
@@ -465,7 +458,7 @@ def test_nothing_of_ours_runs_strings_or_teaches_it():
     "os.system('ls')", "subprocess.run('ls', shell=True)",
 ])
 def test_dangerous_code_would_be_found(code):
-    assert len(list(dangers(ast.parse(code)))) == 1
+    assert len(list(dangers(ast.walk(ast.parse(code))))) == 1
     assert DANGEROUS_TEXT.search(code) or code == "from yaml import load"
 
 

@@ -94,6 +94,17 @@ def modern(side, both=False):
     return see
 
 
+def test_a_message_that_is_wrong_is_not_taken_for_one_that_was_right():
+    see, of_legacy = modern("server"), conversation("server")
+    asked = {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "y", "value": ""}}
+    right, other = (["a", "b"], "info", -32603, 0), (list(map(str, range(101))), "loud", -32022, 1)
+    for values, level, code, wrong in (right, other):
+        assert see("<-", id=2, method="completion/complete", params=asked) == []
+        assert len(see("->", id=2, result={"resultType": "complete", "completion": {"values": values}})) == wrong
+        assert len(of_legacy("->", method="notifications/message", params={"level": level, "data": values[0]})) == wrong
+        assert len(see("->", id=1, error={"code": code, "message": values[0]})) == wrong
+
+
 def test_a_modern_client_with_valid_messages():
     see = modern("client")
     assert see("->", id=2, method="tools/call", params={"name": "x", "arguments": {"a": 1}}) == []

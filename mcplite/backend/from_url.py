@@ -117,7 +117,12 @@ class SealedBackend(Backend):
     def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
         sealed = None if new is None else self._seal("value", key, new)
         if old is None:
-            return self._backend.swap(key, None, sealed, seconds)
+            if self._backend.swap(key, None, sealed, seconds):
+                return True
+            # A value without a valid seal does not exist, such as one from before a replacement of all keys, and is replaced.
+            found = self._backend.get(key)
+            return (found is not None and self._open("value", key, found) is None
+                    and self._backend.swap(key, found, sealed, seconds))
         # The old value may have been sealed with any of the keys.
         return any(self._backend.swap(key, seal_bytes(old, secret, f"value {key}"), sealed, seconds) for secret in self._keys)
 

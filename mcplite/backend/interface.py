@@ -111,6 +111,14 @@ def take_option(url: str, name: str, default: str) -> Tuple[str, str]:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as errors and logs show it: without user, password and options."""
-    parts = urlsplit(url)
+    """Return a URL as errors and logs show it: without user, password and options.
+
+    If a character of the password, such as ``#``, has ended the host too early, the rest is not shown either.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition(":")[0] + "://..."
+    if parts.netloc and "@" in parts.path + parts.query + parts.fragment:
+        return parts.scheme + "://..."
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -5,7 +5,7 @@ Each operation is one statement, so it takes one round trip and is atomic. New e
 
 import contextlib
 import os
-import select
+import selectors
 import socket
 import threading
 import time
@@ -149,7 +149,9 @@ class PostgresBackend(Backend):
         if old is None and new is None:
             return self.get(key) is None
         statement = _SWAP_NEW if old is None else _SWAP_AWAY if new is None else _SWAP
-        return bool(self._run("written", statement, key=key, old=old, new=new, seconds=seconds))
+        swapped = bool(self._run("written", statement, key=key, old=old, new=new, seconds=seconds))
+        self._sweep()  # also here: some values are only swapped, such as those that are used once
+        return swapped
 
     # --- logs ---------------------------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class PostgresBackend(Backend):
                 if self._ended.is_set():
                     raise BackendError(f"the backend {self._name} is closed")
                 connection = self._idle.pop() if self._idle else None
-            if connection is None or not select.select([connection.fileno()], [], [], 0)[0]:
+            if connection is None or not _has_input(connection):
                 return connection
             connection.close()  # the server has closed it: nothing else comes unasked
 
@@ -310,6 +312,16 @@ class PostgresBackend(Backend):
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+#: select() takes no descriptors above 1023, which a server with many streams has.
+_Selector: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+def _has_input(connection: Any) -> bool:
+    with _Selector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _first(rows: List[Any]) -> Optional[bytes]:

@@ -53,35 +53,37 @@ class RedisClient:
         # again.
         self._options: Dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout,
                                          "retry": Retry(NoBackoff(), 0)}
-        scheme = urlsplit(url).scheme
-        self.cluster = scheme.endswith(_CLUSTER)
+        self.cluster = url.partition(":")[0].endswith(_CLUSTER)
         if self.cluster and int(redis.VERSION[0]) < _CLUSTER_VERSION:
             raise RegistrationError(f"the backend {self.name} is a cluster, which needs redis-py {_CLUSTER_VERSION} or newer;"
                                     f" {redis.__version__} is installed")
-        plain, self.prefix = take_option(url, "prefix", "mcplite")
-        self._url, self._others = self._one_host(plain) if self.cluster else (plain, [])
+        try:
+            plain, self.prefix = take_option(url, "prefix", "mcplite")
+            self._url, self._others = self._one_host(plain) if self.cluster else (plain, [])
+            redis.ConnectionPool.from_url(self._url)
+        except ValueError as error:
+            if self.name.endswith("..."):  # the error may quote a part of the password
+                raise RegistrationError(f"the backend {self.name} cannot be read: in its user and its password write / as %2F,"
+                                        " ? as %3F, # as %23, [ as %5B and ] as %5D") from None
+            raise RegistrationError(f"the backend {self.name}: {error}") from error
         #: Guards the creation of the client. It is also held while the client connects to a cluster, so that all threads wait
         #: for one attempt.
         self._lock = threading.Lock()
         self._client: Optional[Any] = None
-        try:
-            redis.ConnectionPool.from_url(self._url)
-        except ValueError as error:
-            raise RegistrationError(f"the backend {self.name}: {error}") from error
         if not self.cluster:
             self._client = redis.Redis.from_url(self._url, **self._options)
 
     def _one_host(self, url: str) -> Tuple[str, List[Tuple[str, int]]]:
-        """Return the URL of a cluster with its first host, as redis-py reads it, and the other hosts."""
+        """Return the URL of a cluster with its first host, as redis-py reads it, and the other hosts.
+
+        :raises ValueError: a host cannot be read, or the database is another one than 0.
+        """
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         if parts.path.strip("/") not in ("", "0"):
-            raise RegistrationError(f"the backend {self.name}: a cluster has the database 0 alone")
+            raise ValueError("a cluster has the database 0 alone")
         urls = [urlsplit(f"//{host}") for host in hosts.split(",")]
-        try:
-            found = [(one.hostname or "localhost", one.port or 6379) for one in urls]
-        except ValueError as error:
-            raise RegistrationError(f"the backend {self.name}: {error}") from error
+        found = [(one.hostname or "localhost", one.port or 6379) for one in urls]
         plain = parts._replace(scheme=parts.scheme[:-len(_CLUSTER)], netloc=user + at + urls[0].netloc, path="/0")
         return urlunsplit(plain), found[1:]
 

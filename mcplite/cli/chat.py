@@ -18,6 +18,7 @@ from ..client.config import Config, ServerConfig
 from ..client.group import Group
 from ..errors import MCPError, ToolError
 from ..llm import anthropic_sampling, anthropic_tools, openai_sampling, openai_tools
+from ..llm.sampling import openai_limit_name
 from ..llm.toolset import Kit
 from ..types import CreateMessageResult, Tool
 from .parser import STATUS, UsageError
@@ -38,7 +39,7 @@ class ChatModel:
 
     :param name: of the model, as its API has it.
     :param system: the text that comes before the conversation; empty for none.
-    :param max_tokens: the most tokens of one answer; :class:`OpenAIModel` applies it only to the answers for servers.
+    :param max_tokens: the most tokens of one answer.
     """
 
     #: The base class of the errors that the SDK raises.
@@ -112,10 +113,11 @@ class OpenAIModel(ChatModel):
 
     def ask(self, messages: List[Any], tools: List[Any], say: Callable[[str], object]) -> Any:
         head = [{"role": "system", "content": self.system}] if self.system else []
+        options = {openai_limit_name(self._api): self.max_tokens, **({"tools": tools} if tools else {})}
         text = ""
         calls: Dict[int, Dict[str, Any]] = {}
         with self._api.chat.completions.create(model=self.name, messages=[*head, *messages], stream=True,
-                                               **({"tools": tools} if tools else {})) as stream:
+                                               **options) as stream:
             for chunk in stream:
                 for choice in chunk.choices[:1]:
                     if choice.delta.content:

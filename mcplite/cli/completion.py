@@ -23,6 +23,8 @@ __all__ = ["HELP", "HIDDEN", "complete_line", "run"]
 HIDDEN = "__complete"
 #: Seconds for each request to a server.
 _SECONDS = 3.0
+#: By the quote that is open: the characters that a shell does not take literally there, and what is written for one of them.
+_SPECIAL = {"": (r"[^\w@%+=:,./~-]", r"\\\g<0>"), "'": ("'", r"'\\''"), '"': (r'["$`\\]', r"\\\g<0>")}
 _SCRIPTS: Dict[str, str] = {
     "bash": """\
 _PROGRAM_complete() {
@@ -55,7 +57,7 @@ examples:
   %(prog)s completion fish | source               in ~/.config/fish/config.fish
 
 Tab completes the program PACKAGE, and not python -m PACKAGE. For the names of tools, prompts and resources it
-connects to the server of the line, for three seconds at most.
+connects to the server of the line, and waits three seconds at most for each answer.
 """
 
 
@@ -68,29 +70,29 @@ def run(words: List[str], options: argparse.Namespace) -> int:
 def complete_line(shell: str, line: str) -> int:
     """Print what can stand at the end of a command line, one a line; return 0, whatever fails."""
     with contextlib.suppress(MCPError, OSError, ValueError, TypeError, SystemExit), open(os.devnull, "w") as null:
-        words, last = _split(line)
+        words, last, quote = _split(line)
         with contextlib.redirect_stderr(null):
             found = [one for one in dict.fromkeys(_candidates(words[1:], last)) if one.startswith(last) and one.isprintable()]
-        # bash replaces only the part of the word behind its last ":" or "=".
-        cut = max(last.rfind(":"), last.rfind("=")) + 1 if shell == "bash" else 0
+        # bash replaces only the part of the word behind an open quote, or behind its last ":" or "=".
+        start = len(last) - len(line.rpartition(quote)[2]) if quote else max(last.rfind(":"), last.rfind("=")) + 1
         for one in found:
-            # If a word has other characters than these, it is quoted; fish quotes it itself. A "=" needs no quotes, so the user
-            # can type the value behind "name=".
-            print(one[cut:] if re.fullmatch(r"[\w@%+=:,./~-]*", one) or shell == "fish" else shlex.quote(one)[cut:])
+            # The characters that are typed already stay, so no quote can be written in front of them. fish quotes words itself.
+            shown = one[start:] if shell == "bash" else one
+            print(shown if shell == "fish" else re.sub(*_SPECIAL[quote], shown))
     return 0
 
 
-def _split(line: str) -> "tuple[List[str], str]":
-    """Return the complete words of a line, and the word at the cursor, which is empty behind a space."""
+def _split(line: str) -> "tuple[List[str], str, str]":
+    """Return the complete words of a line, the word at the cursor (empty behind a space), and the quote that is open there."""
     for end in ("", "'", '"'):
         try:
             words = shlex.split(line + end)
         except ValueError:
             continue  # a quote is open
         if not end and (not line or line[-1].isspace()):
-            return words, ""
-        return words[:-1], words[-1]
-    return [], ""
+            return words, "", ""
+        return words[:-1], words[-1], end
+    return [], "", ""
 
 
 def _candidates(words: List[str], last: str) -> List[str]:

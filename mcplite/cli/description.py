@@ -7,6 +7,7 @@ pass for a heading of this program.
 
 import inspect
 import json
+import re
 import shlex
 import shutil
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -245,6 +246,12 @@ def example_uri(uri_template: str) -> str:
 
 #: The definitions of a server, in a list for each kind, such as "tools".
 Found = Dict[str, List[Any]]
+#: In Markdown: the beginning of a list item; a line that begins or ends fenced code; one that begins a heading, or HTML that
+#: only its own end ends; one that makes a heading of the line before.
+_ITEM = re.compile(r" {0,3}(?!([-*] *){3,}$)([-+*]|\d{1,9}[.)])( {1,4}(?=\S)|\s|$)")
+_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_ESCAPED = re.compile(r" {0,3}(#|<[!?]|<(script|pre|style|textarea)\b)", re.IGNORECASE)
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)\s*$")
 #: A word, such as a URL, of at most this many characters is not broken over lines.
 _LONGEST_WORD = 2000
 #: By hint of a tool, what true and false mean.
@@ -362,7 +369,7 @@ def markdown_of(client: Any, found: Found, target: List[str], whole: bool) -> st
         parts += [f"## {kind[:1].upper()}{kind[1:]}"] if items else []
         for item in items:
             title = getattr(item, "display_name", item.name)
-            parts += [f"### {_code(names_of(item)[0])}", *([clean_line(title)] if title != names_of(item)[0] else []),
+            parts += [f"### {_code(names_of(item)[0])}", *(_own_text(clean_line(title)) if title != names_of(item)[0] else []),
                       *_own_text(item.description), *_markdown_arguments(item)]
             if hasattr(item, "input_schema"):
                 returned = None if item.output_schema is None else result_of(item.output_schema)
@@ -376,11 +383,32 @@ def markdown_of(client: Any, found: Found, target: List[str], whole: bool) -> st
 
 
 def _own_text(text: Optional[str]) -> List[str]:
-    """Return a server's text, which may be Markdown, for the page. A "#" that begins a line is escaped: it makes no heading."""
+    """Return a server's text, which may be Markdown, for the page.
+
+    Outside of fenced code, a line that would begin a heading, or HTML without an end, is escaped. A fence that is open at the
+    end is closed.
+    """
     if not text or not text.strip():
         return []
-    lines = clean(inspect.cleandoc(text)).split("\n")
-    return ["\n".join("\\" + line if line.startswith("#") else line for line in lines)]
+    lines: List[str] = []
+    fence = closing = ""
+    item = 0  # the column at which the text of a list item stands; what begins in the item ends with it
+    for line in clean(inspect.cleandoc(text)).split("\n"):
+        indented = len(line) - len(line.lstrip(" "))
+        inside, follows = 0 < item <= indented, bool(lines and lines[-1].strip())
+        marker, begun = _ITEM.match(line), _FENCE.match(line)
+        if fence:
+            fence = "" if begun and begun[2].startswith(fence) and not begun[3].strip() else fence
+        elif not inside and (_ESCAPED.match(line) or follows and _UNDERLINE.match(line)):
+            line = "\\" + line.lstrip()
+        elif marker:
+            item = marker.end()
+        elif begun and not inside:
+            fence, closing = begun[2], begun[1] + begun[2]
+        elif line.strip() and indented < item and not follows:
+            item = 0
+        lines.append(line)
+    return ["\n".join([*lines, closing] if fence else lines)]
 
 
 def _code(text: str) -> str:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
-from ..auth.login.file_store import data_folder, make_folder, open_file
+from ..auth.login.file_store import FileLocks, data_folder, open_file
 from ..errors import AuthError, MCPError, TransportError
 from ..rpc.channels import StreamChannel
 from .parser import STATUS, UsageError
@@ -31,7 +31,7 @@ __all__ = ["HELP", "GREETING_SECONDS", "add_arguments", "file_of", "keep", "kept
            "list_sessions", "remove_files", "stop_sessions"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-#: Seconds for each read and write while a connection begins: of the client's first line, and of the answer to it.
+#: Seconds within which a client sends its first line, and within which the client gets the answer to it.
 GREETING_SECONDS = 5.0
 #: The options of a command that are about its server.
 _OF_SERVER = ("config", "cwd", "debug", "env", "header", "max_timeout", "revision", "root", "server")
@@ -186,8 +186,7 @@ def stop_sessions(names: List[str], options: argparse.Namespace) -> int:
         name = given.lstrip("@")
         with _connect(name, "stop") as connection:
             connection.settimeout(None)
-            # The process closes this connection after those of its clients, and once its files are removed. Its server ends
-            # after that.
+            # The end of the process closes this connection. By then its files are removed, and its server has ended.
             while connection.recv(1):
                 continue
         print(clean_line(f"ended @{name}"))
@@ -207,15 +206,27 @@ def keep(words: List[str], options: argparse.Namespace) -> str:
     if target and target[0].startswith("@"):
         raise UsageError(f"{target[0]} is kept already: leave out --keep")
     shown = target[0] if target else f"{options.config}:{options.server}" if options.server else options.config
-    record = _living().get(name) if _record(name) is not None else None
-    if record is not None:
-        if record["target"] != shown:
+    with contextlib.ExitStack() as stack:
+        lock_file = os.path.basename(file_of(name, "lock"))
+        try:
+            # If two commands begin one session at once, the second waits, and then uses the session of the first.
+            stack.enter_context(FileLocks(_folder()).hold(lock_file, lambda: None))
+        except (AuthError, OSError) as error:
+            raise UsageError(f"--keep: {error}") from error
+        record = _living().get(name) if _record(name) is not None else None
+        if record is None:
+            _begin(name, {"name": name, "shown": shown, "words": target, "idle": idle, "own": own})
+        elif record["target"] != shown:
             raise UsageError(f"@{name} is kept for {record['target']}: choose another name, or end it with `stop {name}`")
-        return f"@{name}"
-    try:
-        make_folder(_folder())
-    except (AuthError, OSError) as error:
-        raise UsageError(f"--keep: {error}") from error
+    return f"@{name}"
+
+
+def _begin(name: str, given: Dict[str, Any]) -> None:
+    """Start the process of a session, and return when it can be used.
+
+    :param given: what the process reads from its stdin.
+    :raises TransportError: the server cannot be reached; the text has the end of the process's log.
+    """
     remove_files(name)
     root = os.path.abspath(os.path.join(__file__, *[os.pardir] * (1 + __name__.count("."))))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
@@ -228,12 +239,12 @@ def keep(words: List[str], options: argparse.Namespace) -> str:
     assert process.stdin is not None and process.stdout is not None, "both are pipes"
     with process.stdin, process.stdout:
         with contextlib.suppress(OSError):  # the process has ended already, and its log has the reason
-            process.stdin.write(json.dumps({"name": name, "shown": shown, "words": target, "idle": idle, "own": own}).encode())
+            process.stdin.write(json.dumps(given).encode())
             process.stdin.close()
         ready = process.stdout.readline() == b"ready\n"
     if ready:
         process.returncode = 0  # the process goes on; with a return code, Popen does not warn that it still runs
-        return f"@{name}"
+        return
     status = process.wait()
     with open(open_file(file_of(name, "log"), os.O_RDONLY), encoding="utf-8", errors="backslashreplace") as file:
         said = file.read()[-2000:].strip()

@@ -25,7 +25,7 @@ __all__ = ["HELP", "add_arguments", "description_of", "run"]
 
 _PACKAGE = __name__.rpartition(".cli.")[0]
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-#: Folders of this package that a server on stdio does not use.
+#: Folders of this package that a server on stdio does not use, unless it imports them itself.
 _LEFT_OUT = frozenset({"__pycache__", "cli", "inspector", "testing", "contrib", "llm"})
 #: Libraries that this package may import, and that a bundle leaves out: a server on stdio whose schemas are made of annotations
 #: does not use them.
@@ -191,6 +191,8 @@ def _files(path: str, modules: List[Tuple[str, str]], include: List[str]) -> Dic
     """Return the files of the bundle: where each is in it, and on this machine."""
     folder, files = os.path.dirname(path), {f"server/{os.path.basename(path)}": path}
     foreign: Dict[str, str] = {}
+    own = [os.path.relpath(file, _HOME) for _, file in modules if _is_below(file, _HOME)]
+    left_out = _LEFT_OUT.difference(*(file.split(os.sep) for file in own))
     for name, file in modules:
         top = name.partition(".")[0]
         inside = os.path.relpath(file, folder) if _is_below(file, folder) else ""
@@ -210,7 +212,7 @@ def _files(path: str, modules: List[Tuple[str, str]], include: List[str]) -> Dic
     for given in include:
         files.update(_included(os.path.abspath(given), folder))
     for root, folders, names in os.walk(_HOME):
-        folders[:] = [one for one in folders if one not in _LEFT_OUT]
+        folders[:] = [one for one in folders if one not in left_out]
         inside = os.path.relpath(root, os.path.dirname(_HOME)).replace(os.sep, "/")
         files.update({f"server/lib/{inside}/{one}": os.path.join(root, one) for one in names
                       if one.endswith((".py", ".typed"))})

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
 from ..auth.login.file_store import open_file
 from ..errors import MCPError
@@ -30,8 +30,8 @@ __all__ = ["KeptSession"]
 
 #: Bytes that the path of a Unix socket may have on every system.
 _MOST_PATH = 100
-#: Most bytes of the first line of a client.
-_MOST_GREETING = 200
+#: Most bytes of the first line of a client, and most connections whose first line is not whole.
+_MOST_GREETING, _MOST_GREETINGS = 200, 32
 #: Seconds between two looks at whether the session is idle.
 _TICK_SECONDS = 0.5
 
@@ -50,7 +50,10 @@ class KeptSession:
         self._lock = threading.Lock()
         self._clients = 0
         self._used = time.monotonic()
-        #: Connections of clients that have sent "stop" and wait for :meth:`close`.
+        #: Connections whose first line is not whole: the time at which they are closed, and the line so far.
+        self._greeting: Dict[socket.socket, Tuple[float, bytes]] = {}
+        #: Connections of clients that have sent "stop". They wait for the end of this process, which closes the connections, so
+        #: that the server has ended by then.
         self._stopping: List[socket.socket] = []
         self._stopped = False
         path = file_of(name, "sock")
@@ -76,12 +79,17 @@ class KeptSession:
     def run(self, server: Any) -> None:
         """Serve clients until the session is stopped, or idle for too long."""
         while not self._stopped:
-            if select.select([self._listener], [], [], _TICK_SECONDS)[0]:
-                connection, _ = self._listener.accept()
-                try:
-                    self._greet(connection, server)
-                except (OSError, MCPError):
-                    connection.close()  # the client has left, or does not know the secret
+            for ready in select.select([self._listener, *self._greeting], [], [], _TICK_SECONDS)[0]:
+                if ready is self._listener:
+                    connection, _ = self._listener.accept()
+                    connection.setblocking(False)
+                    self._greeting[connection] = time.monotonic() + GREETING_SECONDS, b""
+                else:
+                    self._greet(ready, server)
+            for connection, (until, _) in list(self._greeting.items()):
+                if time.monotonic() > until or len(self._greeting) > _MOST_GREETINGS:
+                    del self._greeting[connection]
+                    connection.close()
             if self._is_idle():
                 return
 
@@ -99,32 +107,36 @@ class KeptSession:
             self._used = time.monotonic()
 
     def _greet(self, connection: socket.socket, server: Any) -> None:
-        connection.settimeout(GREETING_SECONDS)
-        line = b""
-        while not line.endswith(b"\n") and len(line) < _MOST_GREETING:
-            more = connection.recv(1)
-            if not more:
-                break
+        """Read what has arrived of a client's first line; answer the line once it is whole."""
+        until, line = self._greeting.pop(connection)
+        try:
+            more = connection.recv(_MOST_GREETING)  # a client sends nothing behind its line before the answer
             line += more
-        secret, _, word = line.decode("ascii", "replace").strip().partition(" ")
-        if not secrets.compare_digest(secret.encode(), self._secret.encode()):
-            raise ConnectionError("a client without the secret")
-        connection.sendall(b"ok\n")
-        if word == "serve":
-            connection.settimeout(None)
-            self._count(1)
-            server.serve_channel(StreamChannel(connection, connection, name="a command"), on_close=lambda: self._count(-1))
-        elif word == "stop":
-            self._stopping.append(connection)
-            self._stopped = True
-        else:
-            connection.close()
+            if more and not line.endswith(b"\n") and len(line) < _MOST_GREETING:
+                self._greeting[connection] = until, line
+                return
+            secret, _, word = line.decode("ascii", "replace").strip().partition(" ")
+            if not secrets.compare_digest(secret.encode(), self._secret.encode()):
+                raise ConnectionError("a client without the secret")
+            connection.settimeout(GREETING_SECONDS)
+            connection.sendall(b"ok\n")
+            if word == "serve":
+                connection.settimeout(None)
+                self._count(1)
+                server.serve_channel(StreamChannel(connection, connection, name="a command"), on_close=lambda: self._count(-1))
+            elif word == "stop":
+                self._stopping.append(connection)
+                self._stopped = True
+            else:
+                connection.close()
+        except (OSError, MCPError):
+            connection.close()  # the client has left, or does not know the secret
 
     def close(self) -> None:
-        """Remove the files, and close the connections of the clients that have sent "stop"."""
+        """Remove the files, and close the connections whose first line is not whole."""
         self._listener.close()
         remove_files(self._name)
-        for connection in self._stopping:
+        for connection in self._greeting:
             connection.close()
 
 

@@ -73,7 +73,8 @@ def words_of(text: str) -> List[str]:
             if part is None:
                 raise Incomplete(text[place:])
             quoted = part.group(2)
-            word += re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else "".join(filter(None, part.groups()))
+            # Within double quotes a backslash is one, unless a character follows that it can escape there.
+            word += re.sub(r'\\(["\\$`])', r"\1", quoted) if quoted is not None else "".join(filter(None, part.groups()))
             place = part.end()
         words.append(word)
 

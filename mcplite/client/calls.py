@@ -19,6 +19,7 @@ from ..protocol.meta import check_meta
 from ..revisions import TASKS_EXTENSION
 from ..rooms import has, load
 from ..rpc.cancel import CancelToken
+from ..rpc.deadline import undo
 from ..rpc.tracing import INFO, get_logger
 from ..types import CallToolResult, ListToolsResult, Model, Tool, codec
 from ..types.content import read_tool_result
@@ -670,18 +671,24 @@ class Features(ABC):
         if session.change_streams:
             self._all_subscriptions().watch(session, uri, self._left_of(options))
             return
-        self._request(session, "resources/subscribe", {"uri": uri}, options)
+        with undo(lambda: self._all_subscriptions().release(uri)):
+            self._all_subscriptions().keep(uri)
+            self._request(session, "resources/subscribe", {"uri": uri}, options)
 
     def unsubscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                              cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                              meta: Optional[Dict[str, Any]] = None) -> None:
-        """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request."""
+        """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request.
+
+        In revisions with a handshake, nothing is sent while :meth:`listen` or :meth:`subscribe` needs the resource.
+        """
         session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))
         if session.change_streams:
             self._all_subscriptions().unwatch(uri)
             return
         session, options = self._require(options, "resources", "resources/unsubscribe", "subscribe")
-        self._request(session, "resources/unsubscribe", {"uri": uri}, options)
+        if not self._all_subscriptions().release(uri):
+            self._request(session, "resources/unsubscribe", {"uri": uri}, options)
 
     # --- prompts and completion ---------------------------------------------------------------------------
 

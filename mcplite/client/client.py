@@ -139,12 +139,16 @@ class Client(Features):
             before, received = received, self.counters.messages_received
             if received != before:
                 continue  # PING-07: other traffic shows that the server is alive
+            session = self._opener.session
+            alive = session is not None and session.restartable and not session.peer.closed
             try:
                 self.ping(timeout=seconds)  # PING-06
             except RemoteError as error:
                 _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
             except MCPError as error:
                 cause: Exception = error
+                if alive and session is not None and session.peer.closed:
+                    continue  # its process has ended meanwhile, and another one can be started
                 if isinstance(error, RequestTimeout):
                     cause = ConnectionClosed(f"the server did not answer a ping within {seconds:g} s, so the connection was"
                                              " closed")
@@ -202,7 +206,7 @@ class Client(Features):
         uri = params.get("uri")
         self._cache.changed(method, uri if isinstance(uri, str) else None)
         if self._subscriptions is not None:
-            self._subscriptions.on_notification(method, params)
+            self._subscriptions.on_notification(method, params, self._opener.connection)
 
     def _on_connection_closed(self) -> None:
         opener, session = self._opener, self._opener.session
@@ -435,7 +439,9 @@ class Client(Features):
 
     def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
                 ) -> "Subscription":
-        options = self._session_for(RequestOptions(timeout))[1]
+        session, options = self._session_for(RequestOptions(timeout))
+        if filter.uris and not session.change_streams:
+            options = self._require(options, "resources", "resources/subscribe", "subscribe")[1]
         return self._all_subscriptions().open(self._open_session(), filter, callback, self._left_of(options))
 
     def _all_subscriptions(self) -> Subscriptions:

@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 from ..errors import (
     SERVER_BUSY,
@@ -174,7 +174,8 @@ class Subscription(Subscriber):
 
     def __init__(self, connection: ConnectionToServer, filter: Filter, callback: Optional[Callable[[Event], object]] = None,
                  on_close: Callable[["Subscription"], object] = lambda subscription: None) -> None:
-        self._connection = connection
+        #: The present one: after a restart of the server's process that is a new one.
+        self.connection = connection
         self.filter = filter
         self._callback = callback
         self._on_close = on_close
@@ -203,9 +204,9 @@ class Subscription(Subscriber):
             return
         event = self.filter.event(method, params)
         if event is None:
-            _log.debug("%s sent %s, which the subscription does not include", self._connection.name, method)
+            _log.debug("%s sent %s, which the subscription does not include", self.connection.name, method)
             return
-        self._connection.note_change(method, params)
+        self.connection.note_change(method, params)
         self.put(event)
 
     def acknowledged(self, honoured: Dict[str, Any]) -> None:
@@ -216,7 +217,7 @@ class Subscription(Subscriber):
             known = {normal_uri(uri) for uri in uris if isinstance(uri, str)} if isinstance(uris, list) else set()
             missing += [uri for uri in self.filter.uris if normal_uri(uri) not in known]
         if missing:
-            _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
+            _log.warning("%s does not announce changes of %s", self.connection.name, ", ".join(missing))
         self._acknowledge()
         with self._lock:
             resumed = self.honoured is not None
@@ -233,7 +234,7 @@ class Subscription(Subscriber):
     def _add_missed(self, events: bool = True) -> None:
         """Treat everything included as changed: drop cached state, and add events unless *events* is False (SUBS-15)."""
         for event in self.filter.missed_events():
-            self._connection.note_change(event.method, event.params)
+            self.connection.note_change(event.method, event.params)
             if events:
                 self.put(event)
 
@@ -241,7 +242,7 @@ class Subscription(Subscriber):
         """Pass an event to the callback, or queue it for the iteration."""
         if self._callback is not None:
             callback = self._callback
-            self._connection.post(lambda: callback(event), event.characters)
+            self.connection.post(lambda: callback(event), event.characters)
             return
         with self._lock:
             if event in self._events:
@@ -254,10 +255,14 @@ class Subscription(Subscriber):
             self._events[event] = None
         self._changed.notify()
 
-    def on_notification(self, method: str, params: Dict[str, Any]) -> None:
-        """Take a notification for the whole client; ignored by a subscription with a stream of its own."""
+    def on_notification(self, method: str, params: Dict[str, Any], connection: Optional[ConnectionToServer]) -> None:
+        """Take a notification for the whole client; ignored by a subscription with a stream of its own.
+
+        :param connection: the latest of the client; None while there is none.
+        """
         event = None if self._streamed else self.filter.event(method, params)
         if event is not None:
+            self.connection = connection or self.connection
             self.put(event)
 
     def end(self, reason: str, error: Optional[Exception] = None) -> bool:
@@ -294,21 +299,21 @@ class Subscription(Subscriber):
         """
         self._streamed = True
         with undo(self.close):
-            Loop(f"listener of {self._connection.name}", lambda: self._run(current), self._pause).start()
+            Loop(f"listener of {self.connection.name}", lambda: self._run(current), self._pause).start()
         acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
         error = self._error
         if error is not None:
             raise error
         if not acknowledged:
             self.close()
-            raise RequestTimeout(f"{self._connection.name} did not acknowledge a subscription within {timeout or 0:g} s")
+            raise RequestTimeout(f"{self.connection.name} did not acknowledge a subscription within {timeout or 0:g} s")
 
     def _run(self, current: Callable[[], ClientSession]) -> None:
         # Blocks on the stream, on the pauses between attempts, and on the restart of a server's process.
         failures = 0
         while not self._closed:
             begun = time.monotonic()
-            error: Exception = ConnectionClosed(f"{self._connection.name} has ended the subscription")
+            error: Exception = ConnectionClosed(f"{self.connection.name} has ended the subscription")
             again: Optional[float] = None
             try:
                 session = current()
@@ -317,7 +322,7 @@ class Subscription(Subscriber):
                     raise  # a fault of the system, which may pass: the Loop calls _run() again
                 self._fail(reason)
                 return
-            self._connection = session.connection
+            self.connection = session.connection
             try:
                 if self.honoured is not None:
                     # Only for resumed streams: begin() waits for the first one, with a limit of its own. The timer's thread
@@ -327,10 +332,10 @@ class Subscription(Subscriber):
                     timer.daemon = True
                     timer.start()
                 session.listen(self, self.filter.wire, self._token)
-                again = self._connection.channel.ask_again_seconds
+                again = self.connection.channel.ask_again_seconds
             except Exception as reason:
                 if not isinstance(reason, (Cancelled, MCPError)):
-                    _log.exception("the subscription to %s failed", self._connection.name)
+                    _log.exception("the subscription to %s failed", self.connection.name)
                 error = reason
             finally:
                 self._acknowledge()
@@ -339,11 +344,11 @@ class Subscription(Subscriber):
             if time.monotonic() - begun > _STEADY_SECONDS or again is not None:
                 failures = 0
             failures += again is None
-            over = self._connection.peer.closed and not self._connection.channel.restartable
+            over = self.connection.peer.closed and not self.connection.channel.restartable
             if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
                 self._fail(error)
                 return
-            _log.info("the subscription to %s has ended (%s); it is opened again", self._connection.name, error)
+            _log.info("the subscription to %s has ended (%s); it is opened again", self.connection.name, error)
             self._token = CancelToken()
             import random  # for subscriptions that are interrupted
 
@@ -358,7 +363,7 @@ class Subscription(Subscriber):
     def _fail(self, error: Exception) -> None:
         try:
             if self.honoured is not None and not self._closed:
-                _log.warning("%s announces no more changes: %s", self._connection.name, error)
+                _log.warning("%s announces no more changes: %s", self.connection.name, error)
                 # An iteration raises the error; a callback gets a last round of events.
                 self._add_missed(self._callback is not None)
         finally:
@@ -433,9 +438,12 @@ class Subscriptions:
         self._client = client
         self._handlers = handlers
         self._current = current
-        #: Guards ``_open``; held for list work only.
+        #: Guards ``_open`` and ``_kept``; held for work in memory only.
         self._lock = threading.Lock()
         self._open: List[Subscription] = []
+        #: In the handshake era, where a resource has one subscription for the whole client: the URIs that the user has
+        #: subscribed to without a :class:`Subscription`, in their normal form.
+        self._kept: Set[str] = set()
         self._watched: Dict[str, Subscription] = {}
 
     def open(self, session: ClientSession, filter: Filter, callback: Optional[Callable[[Event], object]],
@@ -452,7 +460,7 @@ class Subscriptions:
                 subscription.begin(self._current, timeout)
             else:
                 for uri in filter.uris:
-                    self._client.subscribe_resource(uri, timeout=timeout)
+                    self._client.request("resources/subscribe", {"uri": uri}, timeout=timeout)
                 subscription.acknowledged(filter.wire)
         return subscription
 
@@ -461,14 +469,38 @@ class Subscriptions:
             if subscription not in self._open:
                 return
             self._open.remove(subscription)
-            unused = [uri for uri in subscription.filter.uris if not any(uri in other.filter.uris for other in self._open)]
-        if session.change_streams or session.peer.closed:
+        if session.change_streams or subscription.connection.peer.closed:
             return
-        for uri in unused:
+        for uri in subscription.filter.uris:
+            if self._is_used(uri):
+                continue
             try:
-                self._client.unsubscribe_resource(uri)
+                self._client.request("resources/unsubscribe", {"uri": uri})
+                if self._is_used(uri):
+                    # Another subscription has begun meanwhile, and the server may have ended it with this one.
+                    self._client.request("resources/subscribe", {"uri": uri})
+                    for other in self._users(uri):
+                        other.put(ResourceUpdated(missed=True, uri=uri))
             except MCPError as error:
                 _log.debug("unsubscribing from %.200r failed: %s", uri, error)
+
+    def _users(self, uri: str) -> List[Subscription]:
+        with self._lock:
+            return [one for one in self._open if normal_uri(uri) in map(normal_uri, one.filter.uris)]
+
+    def _is_used(self, uri: str) -> bool:
+        return normal_uri(uri) in self._kept or bool(self._users(uri))
+
+    def keep(self, uri: str) -> None:
+        """Note that the user subscribes to a resource by a request."""
+        with self._lock:
+            self._kept.add(normal_uri(uri))
+
+    def release(self, uri: str) -> bool:
+        """Undo :meth:`keep`; return whether a subscription still needs the resource."""
+        with self._lock:
+            self._kept.discard(normal_uri(uri))
+        return bool(self._users(uri))
 
     def open_for_handlers(self, session: ClientSession, timeout: float) -> None:
         """Subscribe to the changes that have handlers, if the server sends them only on streams that the client opens.
@@ -487,7 +519,10 @@ class Subscriptions:
             except MCPError as error:
                 _log.warning("%s does not announce changes: %s", session.name, error)
         for uri in list(self._watched):
-            self.watch(session, uri, timeout)
+            try:
+                self.watch(session, uri, timeout)
+            except RemoteError as error:
+                _log.warning("%s does not announce changes of %.200r: %s", session.name, uri, error)
 
     def watch(self, session: ClientSession, uri: str, timeout: Optional[float]) -> None:
         """Call the handler of updates when a resource changes."""
@@ -512,13 +547,16 @@ class Subscriptions:
         if callback is not None:
             callback()
 
-    def on_notification(self, method: str, params: Dict[str, Any]) -> None:
-        """Pass a notification for the whole client to the subscriptions without a stream."""
+    def on_notification(self, method: str, params: Dict[str, Any], connection: Optional[ConnectionToServer]) -> None:
+        """Pass a notification for the whole client to the subscriptions without a stream.
+
+        :param connection: as for :meth:`Subscription.on_notification`.
+        """
         if self._open:
             with self._lock:
                 subscriptions = list(self._open)
             for subscription in subscriptions:
-                subscription.on_notification(method, params)
+                subscription.on_notification(method, params, connection)
 
     def let_go(self, error: Exception) -> None:
         """End all subscriptions in a forked process.

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Callable, Dict, Hashable
+from typing import Callable, Dict, Hashable, Tuple
 
 from ..errors import BackendError, TransportError
 from ..rpc.deadline import Deadline, undo
@@ -82,8 +82,7 @@ class Retries:
 
     :param name: of the thread, for the log.
     :param lost: the text for the log that says what has not taken place when the thread gives up.
-    :param seconds: for which the thread tries. It begins with the first operation that waits; when the time is over, all
-        operations that wait are given up.
+    :param seconds: for which the thread repeats each operation.
     :param most: operations that wait at once; for one more the oldest is given up.
     """
 
@@ -97,8 +96,9 @@ class Retries:
         self._begin()
 
     def _begin(self) -> None:
-        self._due: Dict[Hashable, Callable[[], object]] = {}
-        #: Whether a thread repeats the operations that wait.
+        #: The operations that wait, the oldest first, each with the time for which it is repeated.
+        self._due: Dict[Hashable, Tuple[Callable[[], object], Deadline]] = {}
+        #: Whether a thread repeats them.
         self.running = False
         #: Set when the thread shall end, after a last attempt.
         self._ended = threading.Event()
@@ -109,17 +109,16 @@ class Retries:
     def add(self, key: Hashable, store: Callable[[], object]) -> None:
         """Call *store* until it does not raise BackendError; it replaces an operation with an equal key that waits already."""
         with self._lock:
-            self._due[key] = store
+            self._due[key] = store, Deadline(self._seconds)
             if len(self._due) > self._most:
                 del self._due[next(iter(self._due))]
             begins, self.running = not self.running, True
-        ended, deadline = self._ended, Deadline(self._seconds)
+        ended = self._ended
         if begins:
             try:
                 with undo(self._not_running):
-                    # The thread ends when nothing waits any more, when its time is over, or after stop(). It blocks for one
-                    # operation of the store.
-                    Loop(self._name, lambda: self._run(ended, deadline), ended.wait).start()
+                    # The thread ends when nothing waits any more, or after stop(). It blocks for one operation of the store.
+                    Loop(self._name, lambda: self._run(ended), ended.wait).start()
             except TransportError as error:
                 _log.warning("%s, and is tried with the next one: %s", self._lost, error)
 
@@ -141,20 +140,23 @@ class Retries:
         renew(self)
         self._begin()
 
-    def _run(self, ended: threading.Event, deadline: Deadline) -> None:
+    def _run(self, ended: threading.Event) -> None:
         pause = _AGAIN_SECONDS[0]
         while True:
-            last = ended.wait(pause) or deadline.expired
+            last = ended.wait(pause)
             try:
                 while self._store_one():
                     pass
                 return
             except BackendError as error:
                 pause = min(2 * pause, _AGAIN_SECONDS[1])
-                if last:
+                with self._lock:
+                    left = {key: due for key, due in self._due.items() if not (last or due[1].expired)}
+                    lost, self._due = len(left) < len(self._due), left
+                    goes_on = self.running = bool(left)
+                if lost:
                     _log.warning("%s: %s", self._lost, error)
-                    with self._lock:
-                        self._due, self.running = {}, False
+                if not goes_on:
                     return
 
     def _store_one(self) -> bool:
@@ -168,7 +170,11 @@ class Retries:
                 return False
             # Removed before the call: meanwhile add() may add an operation with an equal key, which must be called, too.
             key = next(iter(self._due))
-            store = self._due.pop(key)
-        with undo(lambda: self._due.setdefault(key, store)):
-            store()
+            due = self._due.pop(key)
+        with undo(lambda: self._put_back(key, due)):
+            due[0]()
         return True
+
+    def _put_back(self, key: Hashable, due: Tuple[Callable[[], object], Deadline]) -> None:
+        with self._lock:
+            self._due = {key: due, **self._due}

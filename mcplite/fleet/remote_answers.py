@@ -35,7 +35,6 @@ from ..server.handling.context import RequestContext
 from ..server.handling.http_request import HTTPRequest
 from ..server.handling.suspended_calls import SealedCalls, Work, refused_state, replay, request_digest
 from ..server.principals import principal_from, principal_members
-from ..server.runtime.processes import away_error
 from ..server.runtime.runtime import Runtime
 from ..server.sessions.modern import SessionlessClient, read_envelope, revision_of
 from .fleet_processes import FleetProcesses
@@ -135,23 +134,11 @@ class SharedCalls(SealedCalls):
         for relay in list(self.relays.values()):
             relay.put(LOST)
 
-    @contextlib.contextmanager
-    def refuse_while_away(self) -> Iterator[None]:
-        """Return a block in which a failure of the store refuses the request.
-
-        :raises RemoteError: the store is away.
-        """
-        try:
-            yield
-        except BackendError as error:
-            self.processes.failed(error)
-            raise away_error() from error
-
     # --- logs and states ----------------------------------------------------------------------------------
 
     def save(self, context: RequestContext, log: ReplayLog, bound: str) -> Tuple[str, str, int]:
         self.processes.check()
-        with self.refuse_while_away():
+        with self.processes.refuse_while_away():
             process = self.processes.number
             handle = self.store(self.seal(log, bound), context.session.sender_of(context.incoming))
         return handle, self.name_process(handle, process, bound), process
@@ -208,7 +195,7 @@ class SharedCalls(SealedCalls):
 
     def find_stored(self, context: RequestContext, state: str) -> Work:
         self.processes.check()
-        with self.refuse_while_away():
+        with self.processes.refuse_while_away():
             process, handle, over = self.named_process(state, request_digest(context))
             # If the state is from this server, its client gets a more precise error.
             refusal = refused_state() if not process or over else _used_state()
@@ -274,7 +261,7 @@ class SharedCalls(SealedCalls):
         if not log.answered:
             yield
             return
-        with self.refuse_while_away():
+        with self.processes.refuse_while_away():
             self._note(log, key, "begun")
         done = "failed"
         try:
@@ -431,7 +418,7 @@ class Relay:
         with contextlib.ExitStack() as block:
             self._calls.relays[self.name] = self
             block.callback(self._calls.relays.pop, self.name, None)
-            with self._calls.refuse_while_away():
+            with self._calls.processes.refuse_while_away():
                 self._send_request()
             block.callback(context.token.add_callback(self._cancel))
             with context.session.peer.without_slot():

@@ -167,7 +167,7 @@ class SharedSession(HTTPSession):
         :raises RemoteError: the store failed.
         :raises ConnectionClosed: the session has ended.
         """
-        try:
+        with self._table.processes.refuse_while_away():
             with self._changing:
                 while True:
                     data = self.records.get(self.id)
@@ -178,9 +178,6 @@ class SharedSession(HTTPSession):
                         break
             if len(self.data) > self.listed:
                 self._table.make_room(self)
-        except BackendError as error:
-            self._table.processes.failed(error)
-            raise away_error() from error
 
     def overwrite(self) -> None:
         """Store the state of this object, after a new handshake.
@@ -267,11 +264,8 @@ class SharedSessions(Sessions):
 
     def _question_id(self) -> int:
         """Return the id of a question; each process can read from it which process has asked the question."""
-        try:
+        with self.processes.refuse_while_away():
             number = self.processes.number
-        except BackendError as error:
-            self.processes.failed(error)
-            raise away_error() from error
         return number << _COUNT_BITS | next(self._counts) % (1 << _COUNT_BITS)
 
     def add(self, session: Any) -> bool:

@@ -282,7 +282,8 @@ class _PageConnection(BaseHTTPRequestHandler):
         if parts.path == "/" or parts.path.startswith("/page/"):
             return self._send_file(parts.path[len("/page/"):] or "index.html")
         if parts.path == "/api/events":
-            return self._send_events()
+            # A browser that resumes a stream by itself sends the header, with the older number still in the query.
+            return self._send_events(self.headers.get("Last-Event-ID") or query.get("after", "0"))
         self._send(200, self._found(self.server.reads, parts.path)(query))
 
     def _post(self) -> None:
@@ -328,8 +329,8 @@ class _PageConnection(BaseHTTPRequestHandler):
         with open(os.path.join(_FOLDER, name), "rb") as file:
             self._send(200, PageFile(_TYPES[extension], file.read()))
 
-    def _send_events(self) -> None:
-        traffic, last = self.server.traffic, self.headers.get("Last-Event-ID", "0")
+    def _send_events(self, last: str) -> None:
+        traffic = self.server.traffic
         number = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
         with self.server.stream():
             self._begin(200, "text/event-stream", [])

@@ -27,7 +27,7 @@ from .openai import OpenAIKit, media_of
 from .result_content import Part, never, parts_of, split
 from .toolset import BadModelArguments, Kit, Outcome, ToolUse, field
 
-__all__ = ["AnthropicSampling", "OpenAISampling", "SamplingHandler"]
+__all__ = ["AnthropicSampling", "OpenAISampling", "SamplingHandler", "openai_limit_name"]
 
 _log = get_logger(__name__)
 #: The protocol's reasons why a model stopped, by those of the APIs; others are passed on as they are.
@@ -298,7 +298,12 @@ class OpenAISampling(SamplingHandler):
         return OpenAIRequest(_AskedTools(request.tools), None, None, None, False, True)  # type: ignore[arg-type]
 
     def _options(self, request: AskedSampling) -> Dict[str, Any]:
-        # Others than OpenAI know the older name only, which OpenAI's newer models refuse.
-        address = str(getattr(self._api, "base_url", "") or "https://api.openai.com")
-        limit = "max_completion_tokens" if "//api.openai.com" in address else "max_tokens"
-        return {limit: self._limit(request), **({"stop": request.stop_sequences} if request.stop_sequences else {})}
+        return {openai_limit_name(self._api): self._limit(request),
+                **({"stop": request.stop_sequences} if request.stop_sequences else {})}
+
+
+def openai_limit_name(api: Any) -> str:
+    """Return the member of a request to Chat Completions that limits the tokens of the answer."""
+    # Others than OpenAI know the older name only, which OpenAI's newer models refuse.
+    address = str(getattr(api, "base_url", "") or "https://api.openai.com")
+    return "max_completion_tokens" if "//api.openai.com" in address else "max_tokens"

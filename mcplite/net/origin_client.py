@@ -242,8 +242,8 @@ class OriginClient:
             at = self._redirected(reply, method, at)
             if self._tokens is not None and not covers(first, at):
                 # AUTH-39: another path of the same origin may be another server.
-                raise TransportError(f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use that"
-                                     " URL if it is the server's")
+                raise _not_followed(reply, f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use"
+                                    " that URL if it is the server's")
         raise _not_followed(reply, f"{shown(self.url)} redirects in a circle")
 
     def _redirected(self, reply: Reply, method: str, at: str) -> str:

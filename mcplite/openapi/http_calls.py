@@ -68,7 +68,9 @@ class APICalls:
         :raises Cancelled: the call was cancelled.
         """
         url = (self.base_url if base_url is None else base_url.rstrip("/")) + request.target
-        headers = {**self._headers_of(context), **request.all_headers()}
+        headers = self._headers_of(context)
+        request.cookies[:0] = [headers.pop(name) for name in list(headers) if name.lower() == "cookie"]
+        headers.update(request.all_headers())
         for _ in range(_MOST_REDIRECTS):
             response = self.send_once(request.method, url, headers, request.body, context)
             location = response.headers.get("location")

@@ -157,6 +157,8 @@ def open_bridge(client: Client, *, shared: bool, only: Optional[OnlyClient] = No
 class BridgedMount(ClientMount):
     """The server behind a bridge."""
 
+    _role = "the server behind the bridge"
+
     def __init__(self, parent: Runtime, client: Client, names: Names, shared: bool, pool: Optional[UpstreamPool]) -> None:
         super().__init__(parent, client, names, shared, pool)
         self.pool.observer = ListObserver(parent.catalog)

@@ -99,7 +99,9 @@ class UpstreamPool:
         """
         main = self.main
         if main is None:
-            raise ConnectionClosed(f"{self._name} cannot be reached at present")
+            error = ConnectionClosed(f"{self._name} cannot be reached at present")
+            error.unsent = True
+            raise error
         session = call.context.session
         if self.shared or main.client.revision.modern:
             return _Noted(main, call)

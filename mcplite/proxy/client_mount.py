@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Set
 from ..client.client import Client
 from ..errors import (
     Cancelled,
+    ConnectionClosed,
     InternalError,
     MCPError,
     MissingCapability,
@@ -51,10 +52,13 @@ class ClientMount(Mounted, Service):
     :param choice: as for :class:`Mounted`.
     """
 
+    #: What it is, for errors and the log.
+    _role = "the mounted server"
+
     def __init__(self, parent: Runtime, client: Client, names: Names, shared: bool,
                  pool: Optional[UpstreamPool] = None, choice: Optional[Choice] = None) -> None:
         super().__init__(parent, names, choice)
-        self._label = f"the mounted server {names.prefix!r}" if names.prefix else "the mounted server"
+        self._label = f"{self._role} {names.prefix!r}" if names.prefix else self._role
         self._peer = ""
         self.pool = pool or UpstreamPool(client, self._label, shared)
         self._main = MainUpstream(self.pool, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
@@ -261,6 +265,8 @@ class ClientMount(Mounted, Service):
             raise InternalError(f"{self.name} was not answered: {error}") from error
         except TransportError as error:
             self._main.doubt()
+            if isinstance(error, ConnectionClosed) and not error.unsent:
+                raise InternalError(f"{self.name} did not answer this call: {error}") from error
             raise InternalError(f"{self.name} cannot be reached: {self.down or error}") from error
         except (RequestTimeout, ProtocolError) as error:
             raise InternalError(f"{self.name}: {error}") from error

@@ -29,6 +29,8 @@ class _Run:
     opened = False
     #: Whether the thread has begun to look after the connection.
     begun = False
+    #: The latest connection, as soon as it is being opened.
+    upstream: Optional[Upstream] = None
 
 
 class MainUpstream:
@@ -84,9 +86,11 @@ class MainUpstream:
     def stop(self) -> None:
         """Close all connections; the thread ends soon."""
         with self._changed:
-            self._run = None
+            run, self._run = self._run, None
             self._changed.notify_all()
         self._pool.close()
+        if run is not None and run.upstream is not None:
+            run.upstream.client.close()  # the thread may be opening it
 
     def doubt(self) -> None:
         """Note that a call has failed, so that the connection is tried."""
@@ -130,7 +134,7 @@ class MainUpstream:
             lost = self._fault()
         if lost is not None:
             run.opened = False
-            self._close(lost)
+            self._close(run, lost)
             return
         for area in sorted(stale):
             try:
@@ -154,13 +158,22 @@ class MainUpstream:
         except MCPError:
             return None if main is not None and main.usable else TransportError("the connection is over")
 
-    def _close(self, error: Exception) -> None:
-        main, self._pool.main = self._pool.main, None
-        if main is not None:
-            main.client.close()
-        if self._run is not None:
+    def _close(self, run: _Run, error: Exception) -> None:
+        if not self._use(run, None):
+            return
+        if run.upstream is not None:
+            run.upstream.client.close()
+        if run is self._run:
             _log.warning("%s is down, and what it offers is left out until it is back: %s", self._name, error)
             self._on_lost(error)
+
+    def _use(self, run: _Run, main: Optional[Upstream]) -> bool:
+        """Set the main connection, unless the run is over: then it may be that of a later run, and False is returned."""
+        with self._changed:
+            present = run is self._run
+            if present:
+                self._pool.main = main
+        return present
 
     def _open(self, run: _Run, quiet: bool) -> bool:
         upstream: Optional[Upstream] = None
@@ -176,19 +189,22 @@ class MainUpstream:
         try:
             upstream = self._pool.create_main(on_change=on_change, on_lost=lambda error: self._note_lost(upstream, error))
             with self._changed:
-                self._stale, self._lost = set(), None
+                if run is not self._run:
+                    return False
+                self._stale, self._lost, run.upstream = set(), None, upstream
             upstream.open()
-            self._pool.main = upstream
-            if run is not self._run:
-                self._pool.close()
+            if not self._use(run, upstream):
+                upstream.client.close()
                 return False
             self._on_open(upstream)
             if not upstream.usable:
                 raise upstream.client.last_error or TransportError("the connection ended at once")
         except Exception as error:
-            self._pool.main = None
+            present = self._use(run, None)
             if upstream is not None:
                 upstream.client.close()
+            if not present:
+                return False
             _log.log(INFO if quiet else WARNING, "%s cannot be reached, and is tried again: %s", self._name,
                      error, exc_info=not isinstance(error, MCPError))
             self._on_lost(error)

@@ -114,6 +114,7 @@ class HTTPFront(Front):
         """Do nothing: connections wait in the queue of the socket."""
 
     def refuse(self, reason: str) -> None:
+        self.close()  # of an earlier reason: a child may fail before it serves
         if self._tls:
             return  # there is no certificate here, and requests wait
         body = dump(Failure(None, INTERNAL_ERROR, reason))

@@ -120,6 +120,8 @@ class StdioFront(Front):
             self._subscribed[str(params.get("uri"))] = params
         elif method == "resources/unsubscribe":
             self._subscribed.pop(str(params.get("uri")), None)
+        elif method == "notifications/cancelled":
+            self._running.pop(encode_json(params.get("requestId")), None)  # the host waits for no answer
 
     def _refuse_line(self, line: bytes) -> None:
         _, items = _items(line)
@@ -167,6 +169,14 @@ class StdioFront(Front):
                         self._last_id += 1
                         self._asked[self._last_id], item["id"] = item["id"], self._last_id
                     changed = True
+                elif item["method"] == "notifications/cancelled" and isinstance(item.get("params"), dict):
+                    changed, params = True, item["params"]
+                    number = next((number for number, own in self._asked.items() if own == params.get("requestId")), None)
+                    if number is None:
+                        handed.pop()  # the host has answered it, or was told that an earlier child has ended
+                    else:
+                        del self._asked[number]
+                        params["requestId"] = number
         if not changed:
             self._to_host(line)
         elif handed:

@@ -6,26 +6,23 @@ Tests and in-process connections use :class:`MemoryChannel`; a user who has two 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
 import sys
-import threading
 from collections import deque
-from typing import Any, Callable, Deque, List, Optional, Tuple
+from typing import Any, Callable, Deque, Optional, Tuple
 
-from ..errors import ConnectionClosed, RequestTimeout, nested_call
-from ..protocol.framing import LineBuffer
-from .deadline import WAKE_SECONDS, Deadline, WakeSignal
-from .forks import ownership
+from ..errors import ConnectionClosed, RequestTimeout
+from .deadline import Deadline, WakeSignal
 from .interfaces import Channel, Reading
-from .stdio.descriptors import InputWait, has_reader
+from .pending import Pending
+from .stdio.descriptors import CHUNK_BYTES, Input, InputWait, has_reader
+from .stdio.pipes import LineChannel
 from .threads import Workers
 
 __all__ = ["MemoryChannel", "StreamChannel"]
-
-#: Seconds that closing waits for a write in progress.
-_WRITER_SECONDS = 0.4
 
 
 class _Queue:
@@ -68,11 +65,9 @@ class _Queue:
     def put(self, data: bytes, timeout: Optional[float]) -> None:
         deadline, waited = Deadline(timeout), False
         while len(self.messages) >= self.limit and not self.closed:
-            remaining = deadline.remaining()
-            if remaining is not None and remaining <= 0:
-                raise RequestTimeout(f"the peer did not read for {timeout:g} s")
             waited = True
-            self._room.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
+            if not self._room.sleep(deadline.remaining()):
+                raise RequestTimeout(f"the peer did not read for {timeout:g} s")
         if self.closed:
             raise ConnectionClosed("the memory channel is closed")
         self.messages.append(data)
@@ -142,7 +137,7 @@ class MemoryChannel(Channel):
         self._inbound.close()
 
 
-class StreamChannel(Channel):
+class StreamChannel(LineChannel):
     """Newline framing over two binary streams that the caller already has (CUST-04).
 
     Closing closes both streams. A thread that is inside one keeps it until its call returns, and closes it then:
@@ -160,55 +155,24 @@ class StreamChannel(Channel):
     :raises TransportError: the system has no descriptors for it.
     """
 
+    _fault_of_reader = "did not read what was sent before"
+
     def __init__(self, reader: Any, writer: Any, *, name: str = "the peer", line_limit: int = 16 << 20) -> None:
         self._reader, self._writer = reader, writer
-        self._receive = getattr(reader, "read1", None) or getattr(reader, "recv", None) or reader.read
-        self._lines = LineBuffer(line_limit)
-        self.most_bytes = line_limit
-        self.name = name
-        #: Guards ``_closed`` and ``_reading``; held for assignments only.
-        self._lock = threading.Lock()
-        self._closed = self._reading = False
-        #: Keeps one message whole on the stream; held while it is written.
-        self._write_lock = threading.RLock()
-        self._writes_here = ownership(self._write_lock)
         fd = _descriptor(reader)
+        source = Input(-1, ()) if fd is None else InputWait(fd, name)
+        source.next_chunk = (_receive, (getattr(reader, "read1", None) or getattr(reader, "recv", None) or reader.read,))
+        super().__init__(source, name=name, line_limit=line_limit)
         if fd is not None and type(reader) is io.BufferedReader:
-            self._lines.feed(_buffered(reader, fd))
-        self._wait = None if fd is None else InputWait(fd, name)
-
-    @property
-    def buffered(self) -> bool:
-        return self._lines.ready
+            kept = _buffered(reader, fd)
+            if kept:
+                self.put_back(kept)
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        with self._lock:
-            if not self._closed:
-                self._reading = True
-        try:
-            while True:
-                line = self._lines.first()
-                if line is not None:
-                    self._lines.drop()
-                    return line
-                if self._wait is not None and not self._closed:
-                    self._wait.poll(None)  # close() ends it
-                if self._closed:
-                    raise self._closed_here()
-                try:
-                    chunk = self._receive(65536)
-                except (OSError, ValueError) as error:
-                    raise ConnectionClosed(f"reading from {self.name} failed: {error}") from error
-                if not chunk:
-                    if chunk is None and self._wait is not None:
-                        continue  # it does not block, and another process has read what was there
-                    raise ConnectionClosed(f"{self.name} closed the connection")
-                self._lines.feed(chunk)
-        finally:
-            with self._lock:
-                leaving, self._reading = self._reading, False
-            if leaving and self._closed:
-                self._close_reader()
+        line = super().read()
+        if line is not None:
+            self._lines.drop()
+        return line
 
     def still_read(self) -> bool:
         try:
@@ -217,40 +181,17 @@ class StreamChannel(Channel):
             return False
         return not self._closed and fd >= 0 and has_reader(fd)
 
-    def _closed_here(self) -> ConnectionClosed:
-        return ConnectionClosed(f"the connection to {self.name} is closed")
-
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        if self._writes_here():
-            raise nested_call(self.name)
-        deadline = Deadline(timeout)
-        held: List[bool] = []
+    def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
+        data, line_end, written = self._latest
+        if self._closed:
+            raise self._closed_here()
         try:
-            held.extend(map(self._write_lock.acquire, (True,), (-1 if timeout is None else timeout,)))
-            if True not in held:
-                raise RequestTimeout(f"{self.name} did not read for {timeout:g} s")
-            if self._closed or deadline.expired:
-                raise self._closed_here()
-            try:
-                if hasattr(self._writer, "sendall"):
-                    self._writer.sendall(data + b"\n")
-                else:
-                    self._writer.write(data + b"\n")
-                    self._writer.flush()
-            except (OSError, ValueError) as error:
-                raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
-        finally:
-            if True in held:
-                self._write_lock.release()
-            if self._closed:
-                self._close_writer(0)
+            if not written:
+                written += map(_send, (self._writer,), (data + line_end,))
+        except (OSError, ValueError) as error:
+            raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
 
-    def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            reading = self._reading
+    def _end_reading(self) -> None:
         for stream in (self._writer, self._reader):
             sock = stream if hasattr(stream, "shutdown") else getattr(getattr(stream, "raw", None), "_sock", None)
             if sock is not None:
@@ -258,29 +199,36 @@ class StreamChannel(Channel):
                     sock.shutdown(2)
                 except OSError:
                     continue  # the peer closed first: no read is left to wake
-        if self._wait is not None:
-            self._wait.end()
-        # Before the reader, so that a peer behind pipes ends and closes its side.
-        self._close_writer(_WRITER_SECONDS)
-        if not reading:
-            self._close_reader()
+        super()._end_reading()
 
-    def _close_writer(self, seconds: float) -> None:
-        # A file closes only when no thread is inside it; the thread that is closes it when it leaves.
-        held: List[bool] = []
-        try:
-            held.extend(map(self._write_lock.acquire, (True,), (seconds,)))
-            if True in held:
-                _close(self._writer)
-        finally:
-            if True in held:
-                self._write_lock.release()
+    def _close_output(self) -> None:
+        _close(self._writer)
 
-    def _close_reader(self) -> None:
-        if self._wait is not None:
-            self._wait.close()
+    def _close_read_side(self) -> None:
+        super()._close_read_side()
         if self._reader is not self._writer:
             _close(self._reader)
+
+
+def _receive(receive: Callable[[int], Optional[bytes]]) -> bytes:
+    """Return a chunk of a stream of the user."""
+    try:
+        chunk = receive(CHUNK_BYTES)
+    except ValueError as error:  # it is closed
+        raise OSError(str(error)) from error
+    if chunk is None:
+        raise BlockingIOError(errno.EAGAIN, "it does not block, and another process has read what was there")
+    return chunk
+
+
+def _send(writer: Any, data: bytes) -> int:
+    """Write all of a message; return its bytes."""
+    if hasattr(writer, "sendall"):
+        writer.sendall(data)
+    else:
+        writer.write(data)
+        writer.flush()
+    return len(data)
 
 
 def _close(stream: Any) -> None:

@@ -12,7 +12,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "undo", "wait_interruptibly"]
+__all__ = ["WAKE_SECONDS", "Sleepers", "Deadline", "WakeSignal", "end_at_interrupt", "poll_until", "undo",
+           "wait_interruptibly"]
 
 #: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
 #: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
@@ -42,13 +43,14 @@ class Deadline:
     """A point in monotonic time that an operation must not pass; it may be unlimited.
 
     :param timeout: seconds from now; None for no limit.
+    :param now: returns the time, as that of a :class:`.pending.Clock`, which can be paused; by default that of the system.
     """
 
-    __slots__ = ("at", "_paused")
+    __slots__ = ("at", "_now")
 
-    def __init__(self, timeout: Optional[float]) -> None:
-        self.at = None if timeout is None else time.monotonic() + timeout
-        self._paused: Optional[float] = None
+    def __init__(self, timeout: Optional[float], now: Optional[Callable[[], float]] = None) -> None:
+        self._now = now or time.monotonic
+        self.at = None if timeout is None else self._now() + timeout
 
     def remaining(self) -> Optional[float]:
         """Return the remaining seconds, never below zero; None without a limit."""
@@ -59,18 +61,17 @@ class Deadline:
         """Whether the deadline has passed."""
         return self.at is not None and self._now() >= self.at
 
-    def _now(self) -> float:
-        return time.monotonic() if self._paused is None else self._paused
 
-    def pause(self) -> None:
-        """Let no time pass until :meth:`resume`: a user logs in. Not thread-safe: one thread owns a deadline."""
-        self._paused = time.monotonic()
+def poll_until(condition: Callable[[], object], deadline: Deadline, seconds: float) -> bool:
+    """Wait until a condition is true of which no thread tells; return whether it is, before the deadline.
 
-    def resume(self) -> None:
-        """Let time pass again."""
-        if self.at is not None and self._paused is not None:
-            self.at += time.monotonic() - self._paused
-        self._paused = None
+    :param seconds: between two looks.
+    """
+    while not condition():
+        if deadline.expired:
+            return False
+        time.sleep(seconds)
+    return True
 
 
 class WakeSignal:
@@ -99,6 +100,16 @@ class WakeSignal:
         """Sleep until woken, and take the wake-up; return False if none came in *timeout* seconds."""
         return self._lock.acquire(True, -1 if timeout is None else timeout)
 
+    def sleep(self, remaining: Optional[float]) -> bool:
+        """Sleep until woken, or for a while, on a thread of the user; False if no time remains.
+
+        :param remaining: seconds; None for no limit.
+        """
+        if remaining is not None and remaining <= 0:
+            return False
+        self._lock.acquire(True, WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
+        return True
+
     def clear(self) -> None:
         """Take the wake-up, if there is one."""
         self._lock.acquire(False)
@@ -126,10 +137,8 @@ class Sleepers:
         self._sleepers[sleeper] = None
         try:
             while not condition():
-                remaining = deadline.remaining()
-                if remaining is not None and remaining <= 0:
+                if not sleeper.sleep(deadline.remaining()):
                     return False
-                sleeper.wait(WAKE_SECONDS if remaining is None else min(remaining, WAKE_SECONDS))
             return True
         finally:
             self._sleepers.pop(sleeper, None)

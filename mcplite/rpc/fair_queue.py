@@ -7,12 +7,11 @@ of the server take them. The endpoint decodes in a turn, and the code that runs 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import time
 from collections import Counter, deque
-from typing import Callable, Collection, Deque, Dict, Hashable, Iterator, List, Optional, Tuple, cast
+from typing import Callable, Collection, Deque, Dict, Hashable, List, Optional, Tuple, cast
 
 from ..errors import SERVER_BUSY, RemoteError
 from .deadline import Deadline, undo
@@ -84,9 +83,6 @@ class FairQueue:
         self.count = 0
         self._bytes = 0
 
-    def __len__(self) -> int:
-        return self.count
-
     def add(self, job: QueuedJob, first: bool = False) -> None:
         """Add a job; call :meth:`excess` when those that can be started are.
 
@@ -130,9 +126,7 @@ class FairQueue:
                 job for key, line in reversed(list(self._lines.items())) if key[0] == most
                 for job in reversed(line) if job.queued_size or not by_bytes)
             gone.append(victim)
-            if not self.discard(victim):
-                break
-            if victim is newest:
+            if not self.discard(victim) or victim is newest:
                 break
         return gone
 
@@ -186,7 +180,7 @@ class FairQueue:
 
 
 class Turn(QueuedJob):
-    """A message that waits for its turn, or has it. :meth:`Turns.begin` returns it."""
+    """A message that waits for its turn, or has it. :meth:`Turns.begin` returns it; the turn ends with a ``with`` block."""
 
     __slots__ = ("_turns", "_sender", "begun", "since", "pauses")
 
@@ -205,17 +199,15 @@ class Turn(QueuedJob):
     def sender(self) -> str:
         return self._sender
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
     def end(self) -> None:
         """End the turn, and begin that of another message; idempotent."""
         self._turns.end(self)
-
-
-def _never() -> bool:
-    return False
-
-
-def _fits(turn: QueuedJob) -> bool:
-    return True
 
 
 class Turns:
@@ -241,28 +233,11 @@ class Turns:
         self._waiting.clear()
         self._current = None
 
-    @property
-    def waiting(self) -> int:
-        """How many wait for their turn."""
-        return self._waiting.count
-
-    @contextlib.contextmanager
-    def turn(self, sender: str, left: Callable[[], bool] = _never) -> Iterator[None]:
-        """Run the block in a turn of *sender*; the next turn goes to another sender, if one waits.
+    def begin(self, sender: str, left: Callable[[], bool] = lambda: False) -> Turn:
+        """Wait for a turn of *sender*, and return it; the caller ends it. The next goes to another sender, if one waits.
 
         :param left: returns whether the client has left, so that its message need not wait any longer.
         :raises RemoteError: it has left, or the turn has not come in time.
-        """
-        turn = self.begin(sender, left)
-        try:
-            yield
-        finally:
-            self.end(turn)
-
-    def begin(self, sender: str, left: Callable[[], bool] = _never) -> Turn:
-        """Wait for a turn, as :meth:`turn` does, and return it; the caller ends it.
-
-        :raises RemoteError: as for :meth:`turn`.
         """
         turn = Turn(self, sender)
         with undo(lambda: self.end(turn)):
@@ -302,7 +277,7 @@ class Turns:
             if not self._waiting.count:
                 return
             # Counted as if it still ran, so that another sender is next.
-            following = cast(Optional[Turn], self._waiting.take([turn], EVERYONE, _fits))
+            following = cast(Optional[Turn], self._waiting.take([turn], EVERYONE, lambda waiting: True))
             if following is not None:
                 self._begin(following)
                 following.pauses = following.since - turn.since > _PAUSE_SECONDS

@@ -44,7 +44,7 @@ from ..protocol import jsonrpc
 from ..protocol.error_text import quoted
 from ..protocol.framing import KEPT_BYTES, CutLine
 from .cancel import CancelToken
-from .deadline import Deadline, wait_interruptibly
+from .deadline import Deadline, poll_until, wait_interruptibly
 from .fair_queue import QueuedJob
 from .forks import foreign_error
 from .interfaces import DIRECT, Channel, Delivery, MessageSink, Outlet, Reading, too_long
@@ -316,14 +316,9 @@ class Peer(MessageSink):
 
     def wait_for_callbacks(self, deadline: Deadline) -> bool:
         """Wait for the progress callbacks that run, but for one on the current thread; return whether they have ended."""
-        def running() -> bool:
-            return any(pending.delivering not in (0, threading.get_ident()) for pending in self._waiting())
-
-        while running():
-            if deadline.expired:
-                return False
-            time.sleep(_CALLBACK_POLL_SECONDS)
-        return True
+        idle = 0, threading.get_ident()
+        return poll_until(lambda: all(pending.delivering in idle for pending in self._waiting()), deadline,
+                          _CALLBACK_POLL_SECONDS)
 
     def _waiting(self) -> List[Pending]:
         """Return the calls that wait now."""
@@ -752,12 +747,9 @@ class Peer(MessageSink):
         try:
             deadline = self.ending = Deadline(self._grace)
             self._handler.on_input_end()
-            while self._owes_answers() and self.channel.still_read():
-                if deadline.expired:
-                    _log.warning("%d requests of %s were not answered within %g s after its last message"
-                                 " (Limits.grace)", len(self._in_flight), self.name, self._grace)
-                    break
-                time.sleep(_ANSWER_POLL_SECONDS)
+            if not poll_until(lambda: not (self._owes_answers() and self.channel.still_read()), deadline, _ANSWER_POLL_SECONDS):
+                _log.warning("%d requests of %s were not answered within %g s after its last message (Limits.grace)",
+                             len(self._in_flight), self.name, self._grace)
         finally:
             self._end_requests(error)
 

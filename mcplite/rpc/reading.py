@@ -43,20 +43,11 @@ def _end_of(channel: Channel, error: BaseException) -> Exception:
     return ended
 
 
-def _sleep_until(event: WakeSignal, remaining: Optional[float]) -> bool:
-    """Wait for the event of a caller, or for a while; False if no time remains."""
-    if remaining is not None and remaining <= 0:
-        return False
-    event.wait(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
-    return True
-
-
 def _sleep(pending: Pending) -> None:
     """Wait until a call needs its thread, or has no time left."""
     while True:
         event = pending.prepare_sleep()
-        if pending.outcome is not None or pending.interrupted or pending.progress or not _sleep_until(
-                event, pending.remaining()):
+        if pending.outcome is not None or pending.interrupted or pending.progress or not event.sleep(pending.remaining()):
             return
 
 
@@ -139,7 +130,7 @@ class CallerReading(Reading):
                     self._waiting[pending] = None
                     event = pending.prepare_sleep()
                     continue
-                if not _sleep_until(event, pending.remaining()):
+                if not event.sleep(pending.remaining()):
                     return
         finally:
             if event is not None:

@@ -1,7 +1,8 @@
-"""Daemon threads: loops that serve others, a bounded pool for handlers, and a mailbox that runs callbacks in order.
+"""Daemon threads: loops that serve others, a bounded pool for handlers, and queues that are worked off in order.
 
-A loop (:class:`Loop`) outlives a fault. The pool (:class:`Workers`) runs handlers; the mailbox (:class:`Mailbox`) runs a
-client's notification callbacks. All their threads are daemons, so a handler that hangs never delays the end of the process.
+A loop (:class:`Loop`) outlives a fault. The pool (:class:`Workers`) runs handlers. A :class:`CallQueue` tells hooks of changes
+in order, and a :class:`Mailbox`, which is one with bounds, runs a client's notification callbacks. All their threads are
+daemons, so a handler that hangs never delays the end of the process.
 
 A thread that reads and also runs handlers is the leader of its connections: the leader-follower reading of pipes has one, and
 so has the HTTP server's poller. A :class:`Watchdog` notices if the leader spends longer than a tick on one message or request.
@@ -18,10 +19,10 @@ import threading
 import time
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, TypeVar
 
 from ..errors import TransportError
-from .deadline import Deadline, Sleepers, undo
+from .deadline import Deadline, Sleepers, poll_until
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedJob
 from .tracing import get_logger
 
@@ -82,11 +83,7 @@ def wait_for_end(thread: threading.Thread, deadline: Deadline) -> bool:
     """Wait until a thread has ended; return whether it has. The current one is not waited for, and counts as ended."""
     # join() is not used here: if a thread that was not started by threading calls it, threading keeps a record of that thread
     # for ever.
-    while thread.is_alive() and thread.ident != threading.get_ident():
-        if deadline.expired:
-            return False
-        time.sleep(_END_POLL_SECONDS)
-    return True
+    return poll_until(lambda: not thread.is_alive() or thread.ident == threading.get_ident(), deadline, _END_POLL_SECONDS)
 
 
 class Loop:
@@ -153,20 +150,27 @@ class Loop:
 
 
 class CallQueue:
-    """Calls a function for one item after another, on a thread that is started for them and ends when there are no more.
+    """Calls a function for one item after another, on a thread of its own; the thread is started for the first one.
 
     :param name: of the thread, and of what it does, for the log.
     :param call: is called with each item. It may block, which delays only the items behind; what it raises is logged.
+    :param lasts: whether the thread waits for more items, until :meth:`stop`; else it ends when there are none.
     """
 
-    def __init__(self, name: str, call: Callable[[Any], object]) -> None:
+    def __init__(self, name: str, call: Callable[[Any], object], lasts: bool = False) -> None:
         self._name = name
         self._call = call
-        #: Guards the fields below, and is waited on for the end of the calls; held for list work only.
+        self._lasts = lasts
+        #: Guards the fields below, and is notified of new items and of the end; held for list work, and while the thread is
+        #: started. A signal handler may add an item, so it can be nested.
         self._changed = threading.Condition()
+        #: Notified when no item is left, for :meth:`wait`.
+        self._emptied = Sleepers()
         self._items: Deque[Any] = deque()
-        #: Whether there is a thread.
-        self._running = False
+        self._loop: Optional[Loop] = None
+        self._calling = self._stopped = False
+        #: The process that has its thread.
+        self._process = os.getpid()
 
     def put(self, item: Any, once: bool = False) -> None:
         """Add an item; :meth:`begin` has to be called after it.
@@ -176,6 +180,7 @@ class CallQueue:
         with self._changed:
             if not (once and item in self._items):
                 self._items.append(item)
+                self._changed.notify()
 
     def begin(self) -> None:
         """Start the thread, if there are items and it does not run.
@@ -183,34 +188,61 @@ class CallQueue:
         :raises TransportError: the system has no thread for it; the next call tries again.
         """
         with self._changed:
-            if self._running or not self._items:
-                return
-            self._running = True
-        with undo(self._stopped):
-            # The thread ends when the function was called for all items. It blocks on what the function blocks on.
-            Loop(self._name, self._run).start()
-
-    def _stopped(self) -> None:
-        with self._changed:
-            self._running = False
+            if self._loop is None and self._items:
+                # It ends as the class says, and blocks on the condition and on what the function does.
+                loop = Loop(self._name, self._run)
+                loop.start()
+                self._loop = loop
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the function was called for all items; return whether it was."""
+        """Wait until the function was called for all items; return whether it was. False at once on the thread of the calls."""
+        return not self.owns_current_thread() and self._emptied.wait_for(
+            lambda: not self._items and not self._calling, seconds)
+
+    def stop(self) -> int:
+        """Drop the items that wait, and let the thread end after the one that it is called for; return how many they were."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._running, seconds)
+            self._stopped, waiting = True, len(self._items)
+            self._items.clear()
+            self._changed.notify_all()
+        self._emptied.notify()
+        return waiting
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the thread has ended after :meth:`stop`, unless it is the current one; return whether it has."""
+        with self._changed:
+            loop = self._loop
+        return loop is None or loop.join(deadline)
+
+    def owns_current_thread(self) -> bool:
+        """Whether the current thread is that of the calls."""
+        loop = self._loop
+        return loop is not None and loop.runs_here
+
+    def _take(self) -> Any:
+        """Remove and return the oldest item, with the lock held."""
+        return self._items.popleft()
 
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._calling = False
                 if not self._items:
-                    self._changed.notify_all()
-                    self._running = False
+                    self._emptied.notify()
+                    if not self._lasts:
+                        self._loop = None
+                        return
+                self._changed.wait_for(lambda: self._items or self._stopped)
+                if self._stopped:
                     return
-                item = self._items.popleft()
+                self._calling, item = True, self._take()
             try:
                 self._call(item)
             except BaseException:  # what code of the user raises, too
                 _log.exception("%s failed for %.200r", self._name, item)
+            if os.getpid() != self._process:
+                return  # the call has forked: in the forked process this thread has nothing else to do
+            del item  # so that the waiting thread keeps nothing of it alive
 
 
 class Workers:
@@ -476,41 +508,38 @@ class Workers:
             return any(thread.ident == threading.get_ident() for thread in self._threads)
 
     def _work(self, first: List[_Run]) -> None:
+        # The life of a pool thread: started by spawn or with a job; ended by stop or by half a minute without
+        # a job. It blocks on the handoff queue and on whatever the job blocks on.
+        job: Optional[_Run] = first.pop()
         try:
-            self._run_jobs(first)
+            while job is not None:
+                try:
+                    job()
+                except Exception:
+                    _log.exception("a job of %s failed", self._name)
+                job = None  # so that the sleeping thread keeps nothing of the job alive
+                if os.getpid() != self._process:
+                    return  # the job has forked: in the forked process this thread has nothing else to do
+                with self._lock:
+                    if self._stopped or self._idle == self._keep:
+                        return
+                    self._idle += 1
+                try:
+                    job = self._handoff.get(timeout=_IDLE_SECONDS)
+                except Empty:
+                    with self._lock:
+                        if self._idle > 0:
+                            self._idle -= 1
+                            return
+                    # This thread was reserved in the last moment: its job is on the way.
+                    job = self._handoff.get()
         finally:
             if os.getpid() == self._process:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
 
-    def _run_jobs(self, first: List[_Run]) -> None:
-        # The life of a pool thread: started by spawn or with a job; ended by stop or by half a minute without
-        # a job. It blocks on the handoff queue and on whatever the job blocks on.
-        job: Optional[_Run] = first.pop()
-        while job is not None:
-            try:
-                job()
-            except Exception:
-                _log.exception("a job of %s failed", self._name)
-            job = None  # so that the sleeping thread keeps nothing of the job alive
-            if os.getpid() != self._process:
-                return  # the job has forked: in the forked process this thread has nothing else to do
-            with self._lock:
-                if self._stopped or self._idle == self._keep:
-                    return
-                self._idle += 1
-            try:
-                job = self._handoff.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._idle > 0:
-                        self._idle -= 1
-                        return
-                # This thread was reserved in the last moment: its job is on the way.
-                job = self._handoff.get()
 
-
-class Mailbox:
+class Mailbox(CallQueue):
     """Runs posted callbacks one after another, in order, on a thread of its own.
 
     The thread starts with the first post. If callbacks are slower than what arrives, the oldest
@@ -523,100 +552,53 @@ class Mailbox:
     """
 
     def __init__(self, name: str, limit: int = 10_000, byte_limit: int = 16 << 20, why: str = "") -> None:
-        self._name = name
+        super().__init__(name, _run_callback, lasts=True)
         self._limit = limit
         self.byte_limit = byte_limit
         self._why = why or f"the callbacks of {name} are slower than what arrives"
-        #: Guards the fields below; held for list work, and while the thread is started.
-        self._lock = threading.RLock()
-        #: Notified of new callbacks and of the end, for which the thread waits.
-        self._changed = threading.Condition(self._lock)
-        #: Notified when no callback is left, for :meth:`flush`.
-        self._flushed = Sleepers()
-        #: The callbacks that wait, each with the bytes that it holds, and their sum.
-        self._queue: Deque[Tuple[_Run, int]] = deque()
+        #: The bytes that the callbacks hold which wait.
         self._bytes = 0
-        #: Ended by stop(); blocks on the condition and on the callbacks themselves.
-        self._loop: Optional[Loop] = None
-        self._stopped = False
-        self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
-        #: The process that has its thread.
-        self._process = os.getpid()
 
     def post(self, job: _Run, size: int = 0) -> None:
         """Run *job* after everything posted before it; ignored once stopped.
 
         :param size: the bytes that it holds.
         """
-        with self._lock:
+        with self._changed:
             if self._stopped:
                 return
-            while self._queue and (len(self._queue) >= self._limit or self._bytes + size > self.byte_limit):
-                self._bytes -= self._queue.popleft()[1]
+            while self._items and (len(self._items) >= self._limit or self._bytes + size > self.byte_limit):
+                self._take()
                 self.dropped += 1
                 if self.dropped == 1:
                     _log.warning("%s, and more than %d messages or %d bytes wait; the oldest are dropped",
                                  self._why, self._limit, self.byte_limit)
-            self._queue.append((job, size))
             self._bytes += size
-            if self._loop is None:
-                loop = Loop(self._name, self._run)
-                try:
-                    loop.start()
-                    self._loop = loop
-                except TransportError:
-                    _log.exception("the callbacks of %s wait for a thread, until the next one", self._name)
-            else:
-                self._changed.notify_all()
-
-    def flush(self, timeout: float) -> bool:
-        """Wait until everything posted so far has run; False at once on the mailbox's own thread."""
-        if self.owns_current_thread():
-            return False
-        return self._flushed.wait_for(lambda: not self._queue and not self._running, timeout)
-
-    def stop(self) -> None:
-        """Drop the waiting callbacks and let the thread end after the one that it runs."""
-        with self._lock:
-            self._stopped = True
-            if self._queue:
-                _log.warning("%s; the %d messages that wait at the end are dropped", self._why, len(self._queue))
-            self._queue.clear()
-            self._changed.notify_all()
-        self._flushed.notify()
-
-    def join(self, deadline: Deadline) -> bool:
-        """Wait until the thread of a stopped mailbox has ended, unless it is the current one; return whether it has."""
-        with self._lock:
-            loop = self._loop
-        return loop is None or loop.join(deadline)
-
-    def owns_current_thread(self) -> bool:
-        """Whether the current thread is that of the mailbox."""
-        loop = self._loop
-        return loop is not None and loop.runs_here
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._running = False
-                if not self._queue:
-                    self._flushed.notify()
-                self._changed.wait_for(lambda: self._queue or self._stopped)
-                if self._stopped:
-                    return
-                self._running = True
-                job, size = self._queue.popleft()
-                self._bytes -= size
+            self.put((job, size))
             try:
-                job()
-            except Exception:
-                _log.exception("a notification handler failed")
-            if os.getpid() != self._process:
-                return  # the callback has forked: in the forked process this thread has nothing else to do
-            del job  # so that the waiting thread keeps nothing of the callback alive
+                self.begin()
+            except TransportError:
+                _log.exception("the callbacks of %s wait for a thread, until the next one", self._name)
+
+    def stop(self) -> int:
+        waiting = super().stop()
+        if waiting:
+            _log.warning("%s; the %d messages that wait at the end are dropped", self._why, waiting)
+        return waiting
+
+    def _take(self) -> Any:
+        job, size = self._items.popleft()
+        self._bytes -= size
+        return job
+
+
+def _run_callback(job: _Run) -> None:
+    try:
+        job()
+    except BaseException:  # of the user's
+        _log.exception("a notification handler failed")
 
 
 #: Seconds without a job after which the watchdog sleeps until the next one.

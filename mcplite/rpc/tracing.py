@@ -190,17 +190,14 @@ class Trace:
     def __call__(self, direction: str, data: bytes) -> None:
         """Write one message: *direction* is "->" for sent and "<-" for received. A line that cannot be written is left out."""
         try:
-            self._write_line(direction, data)
+            # Masked before it is cut, so that a cut cannot leave half of a secret.
+            text = mask(data).decode("utf-8", "backslashreplace")
+            shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + " ..."
+            now = time.time()
+            stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
+            self._write(f"{stamp} {self._name} {direction} {len(data)} bytes {shown}")
         except Exception:  # the message is sent, or processed, all the same
             _log.exception("a message of %s could not be traced", self._name)
-
-    def _write_line(self, direction: str, data: bytes) -> None:
-        # Masked before it is cut, so that a cut cannot leave half of a secret.
-        text = mask(data).decode("utf-8", "backslashreplace")
-        shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + " ..."
-        now = time.time()
-        stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
-        self._write(f"{stamp} {self._name} {direction} {len(data)} bytes {shown}")
 
 
 class _File:

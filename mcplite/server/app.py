@@ -6,6 +6,7 @@ programs and tests that do something else meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from typing import (
@@ -432,8 +433,11 @@ class Server:
         template = types.ResourceTemplate(uri_template="", name=directory.name if name is None else name, title=title,
                                     description=f"Files below {uri}" if description is None else description)
         entries = directory_entries(directory, template, list_files > 0, scopes)
-        for entry in entries:
-            self.registry.add(entry)
+        with contextlib.ExitStack() as added:
+            for entry in entries:
+                self.registry.add(entry)
+                added.callback(self.registry.remove, entry.kind, entry.name)
+            added.pop_all()
         if watch:
             from .catalog.directory import Watcher
 

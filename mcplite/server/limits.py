@@ -96,7 +96,8 @@ class Limits(Record):
     #: Estimated bytes of memory of the HTTP requests whose handlers run. Requests below 16 KiB do not count. If there is no
     #: room for one more, it is queued.
     running_bytes = _share(96)
-    #: Estimated bytes of memory of the requests over HTTP that are queued, however small each is.
+    #: Estimated bytes of memory of the requests over HTTP that are queued, however small each is, and of the notifications for
+    #: handlers of the server's own.
     queued_bytes = _share(64)
     #: Bytes of memory of the handlers that wait for their clients: their params and their threads.
     waiting_bytes = _share(128)

@@ -208,8 +208,12 @@ class _HeadReader:
                 break
             lines.append(one)
             self._at += 1
-        inside = min((len(one) - len(one.lstrip(" ")) for one in lines if one.strip()), default=0)
-        lines = [one[inside:] if one.strip() else "" for one in lines]
+        # The first line with text says how much all are indented.
+        first = next((at for at, one in enumerate(lines) if one.strip()), len(lines))
+        indents = [len(one) - len(one.lstrip(" ")) for one in lines[first:] if one.strip()] or [0]
+        if min(indents) < indents[0] or first < len(lines) and max(map(len, lines[:first]), default=0) > indents[0]:
+            raise _Beyond(line)
+        lines = [one[indents[0]:] if at > first else one.lstrip(" ") for at, one in enumerate(lines)]
         content = len(lines)
         while content and not lines[content - 1]:
             content -= 1
@@ -218,7 +222,8 @@ class _HeadReader:
             return "\n".join(lines[:content]) + ending
         if any(one[:1] in " \t" for one in lines[:content] if one):
             raise _Beyond(line)  # lines that are indented more are not folded
-        return re.sub(r"(?<!\n)\n(?!\n)", " ", "\n".join(lines[:content])).replace("\n\n", "\n") + ending
+        # Between lines of text, the first line end of several is folded away, and a single one becomes a space.
+        return re.sub(r"(?<=[^\n])\n(\n*)", lambda ends: ends[1] or " ", "\n".join(lines[:content])) + ending
 
 
 def _scalar(text: str, line: int) -> Any:

@@ -75,7 +75,8 @@ class _QuestionTask:
         of, pause = {"taskId": state.task_id}, _FIRST_PAUSE_SECONDS
         while state.status == WORKING:
             given = state.poll_interval_ms
-            self._sleep(pause if given is None else max(given / 1000, _LEAST_SECONDS))  # TSK-19
+            # TSK-19, within the time of the question.
+            self._sleep(pause if given is None else max(min(given, 1000 * self._left()) / 1000, _LEAST_SECONDS))
             pause = min(pause * _GROWTH, _LONGEST_PAUSE_SECONDS)
             state = self._read(DetailedTask, self._call("tasks/get", of))
         if state.status == CANCELLED:

@@ -92,7 +92,7 @@ class ReceivedTasks(SessionPart):
     def accept(self, incoming: Incoming) -> None:
         """Answer a question with a task, and run its handler on a worker thread; called on the reader's thread."""
         given = incoming.params["task"].get("ttl")
-        seconds = min(given / 1000, _LONGEST_SECONDS) if type(given) in (int, float) and given > 0 else _KEPT_SECONDS
+        seconds = min(given, 1000 * _LONGEST_SECONDS) / 1000 if type(given) in (int, float) and given > 0 else _KEPT_SECONDS
         at = _now()
         state = DetailedTask(os.urandom(16).hex(), WORKING, at, at, ttl_ms=round(seconds * 1000),
                              poll_interval_ms=_POLL_INTERVAL_MS)

@@ -236,7 +236,9 @@ class ServerTasks(Extension):
         record, call = self._new_record(context, entry), call_of(context, entry, arguments, declared)
         if self._runner is None:
             return self._begin_here(context, entry, record, call, kwargs)
-        self.store.create(record, call)
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            self.store.create(record, call)
         self._hand_over(record)
         return self._created(context, record)
 
@@ -261,17 +263,16 @@ class ServerTasks(Extension):
 
     def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
                     kwargs: Optional[Dict[str, Any]], meta: Optional[Dict[str, Any]] = None) -> Any:
-        record.run, record.process = 1, self._note(record.id)
         # Another process needs the call only to begin the task again.
         kept = call if self.shared and record.restartable else None
-        try:
-            self.store.create(record, kept, held_bytes(call, self.store.most_bytes))
-        except RemoteError:
-            self._unnote(record.id)
-            raise
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            record.run, record.process = 1, self._note(record.id)
+            with undo(lambda: self._unnote(record.id)):
+                self.store.create(record, kept, held_bytes(call, self.store.most_bytes))
         run = self._run_of(entry, record, call, context.session)
         run.kwargs = kwargs
-        self._submit(run, record)
+        self._submit(run, lambda: self._give_up(run, record))
         return self._created(context, record, meta)
 
     def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
@@ -331,8 +332,8 @@ class ServerTasks(Extension):
         finally:
             self._runtime.leave()
 
-    def _submit(self, run: TaskRun, record: TaskRecord) -> None:
-        with undo(lambda: self._give_up(run, record)):
+    def _submit(self, run: TaskRun, give_up: Callable[[], object]) -> None:
+        with undo(give_up):
             self._hold(run)
             with self._lock:
                 if self._workers is None:
@@ -341,7 +342,7 @@ class ServerTasks(Extension):
             run.release_slot = workers.suspended
             accepted = workers.enqueue(run)
         if not accepted:
-            self._give_up(run, record)
+            give_up()
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
 
     def _give_up(self, run: TaskRun, record: TaskRecord) -> None:
@@ -441,7 +442,7 @@ class ServerTasks(Extension):
         if run is not None:
             # The run begins even if the budget refuses to count it: the task was accepted before.
             self.store.budget.add(record, held_bytes(run.call, self.store.most_bytes), 0)
-            self._submit(run, record)
+            self._submit(run, run.refuse)  # its client knows it, so that it must not disappear
         elif self._runner is not None:
             self.changes.tell(task_id)
             if not record.finished:
@@ -581,7 +582,9 @@ class ServerTasks(Extension):
     def _answer(self, params: Dict[str, Any], context: RequestContext) -> Any:
         if context.session.revision.modern and not can_have_tasks(context.session):
             raise requires_extension(context.method)
-        return self._methods.answer(context)
+        self._runtime.processes.check()
+        with self._runtime.processes.refuse_while_away():
+            return self._methods.answer(context)
 
     def _honour(self, named: Any, extensions: Mapping[str, Any], owner: Optional[str]) -> List[str]:
         most = self._runtime.limits.subscriptions

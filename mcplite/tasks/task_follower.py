@@ -46,6 +46,8 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _GROWTH = 1.5
 #: The least pause, whatever the server says.
 _LEAST_SECONDS = 0.01
+#: The longest pause that a server can ask for, in milliseconds: a day.
+_MOST_INTERVAL_MS = 86_400_000
 #: After this many seconds of a wait the server is asked to send each change, if it can. For a short task that is not worth a
 #: stream.
 _LASTING_SECONDS = 0.25
@@ -388,7 +390,7 @@ class _Wait:
         """Return the seconds until the next request for the status."""
         given = self._task.view.state.poll_interval_ms
         if given is not None:
-            seconds = max(given / 1000, _LEAST_SECONDS)
+            seconds = max(min(given, _MOST_INTERVAL_MS) / 1000, _LEAST_SECONDS)
         else:
             seconds, self._pause = self._pause, min(self._pause * _GROWTH, _LONGEST_PAUSE_SECONDS)
         return float(seconds * 2 ** self._failures)

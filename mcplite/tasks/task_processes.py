@@ -7,7 +7,8 @@ changes, the threads that wait for it are woken in this process directly, and in
 import contextlib
 import json
 import threading
-from typing import Callable, Dict, Iterator, List, Optional, Set
+from collections import deque
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..errors import BackendError
 from ..protocol.opaque import digest
@@ -42,6 +43,8 @@ class TaskRoster:
         self._running: Set[str] = set()
         #: The number under which this process is listed.
         self._listed: Optional[int] = None
+        #: The tasks of processes that have ended, which :meth:`look` has still to tell of, and the numbers of those processes.
+        self._orphaned: Deque[Tuple[str, int]] = deque()
 
     def let_go(self) -> None:
         """Forget, in a forked process, the tasks that the parent process runs."""
@@ -55,8 +58,9 @@ class TaskRoster:
             if self._listed != number:
                 self._change(lambda numbers: numbers if number in numbers else [*numbers, number])
                 self._listed = number
-            self._running.add(task_id)
-            self._store(number)
+            running = {*self._running, task_id}
+            self._store(number, running)
+            self._running = running
         return number
 
     def remove(self, task_id: str) -> None:
@@ -64,7 +68,7 @@ class TaskRoster:
         with self._lock:
             self._running.discard(task_id)
             if self._listed is not None:
-                self._store(self._listed)
+                self._store(self._listed, self._running)
 
     def look(self) -> None:
         """Find the processes that have ended, and call ``lost`` for each task that they ran."""
@@ -74,15 +78,17 @@ class TaskRoster:
             # Only one process gets the list. If that process ends before it has handled all tasks, each of the others is found
             # when a client asks for it (ServerTasks.look_after).
             data = self._backend.take(self._key(number))
-            for task_id in [] if data is None else json.loads(data):
-                self._lost(task_id, number)
+            self._orphaned.extend((task_id, number) for task_id in ([] if data is None else json.loads(data)))
             self._change(lambda numbers: [other for other in numbers if other != number])
+        while self._orphaned:
+            self._lost(*self._orphaned[0])  # after an error the next look goes on here
+            self._orphaned.popleft()
 
     def _key(self, number: int) -> str:
         return f"{self._group}/running-{number}"
 
-    def _store(self, number: int) -> None:
-        self._backend.put(self._key(number), json.dumps(sorted(self._running)).encode("ascii"), _SECONDS)
+    def _store(self, number: int, running: Set[str]) -> None:
+        self._backend.put(self._key(number), json.dumps(sorted(running)).encode("ascii"), _SECONDS)
 
     def _read(self) -> List[int]:
         data = self._backend.get(f"{self._group}/processes")

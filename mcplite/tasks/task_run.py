@@ -69,7 +69,7 @@ _ROUNDS = 10
 _STATUS_SECONDS = 0.2
 #: Seconds after which a run that waits for answers reads the record again if no change was announced.
 _LOOK_SECONDS = 2.0
-#: Attempts to store the end of a task while the store is away, and the seconds between them.
+#: Attempts to use the store while it is away, and the seconds between them.
 _ATTEMPTS, _ATTEMPT_SECONDS = 60, 1.0
 #: Bytes of the objects of a run, besides what its call has brought.
 _RUN_BYTES = 6144
@@ -142,6 +142,7 @@ class TaskRun(QueuedJob):
         context, process = self.context, os.getpid()
         CURRENT.set(context)
         try:
+            context.check_cancelled()  # it may have been cancelled before its turn
             result = self._result()
             if os.getpid() != process:
                 end_process(f"the task {self.task_id}", None)
@@ -246,7 +247,9 @@ class TaskRun(QueuedJob):
         try:
             self._change(change)
         except (BackendError, RemoteError) as error:
-            _log.warning("the status of a task was not stored: %s", error)
+            _log.info("the status of a task was not stored, and is tried again: %s", error)
+            with self._lock:
+                self._held_text = held if self._held_text is None else self._held_text
 
     def remember(self, key: str, value: Any) -> None:
         """Store a result of ``ctx.once``."""
@@ -254,7 +257,7 @@ class TaskRun(QueuedJob):
             record.once[key] = value
             return True
 
-        if self._change(change) is None:
+        if self._patiently(lambda: self._change(change)) is None:
             self._lost()
 
     def _lost(self) -> None:
@@ -268,6 +271,9 @@ class TaskRun(QueuedJob):
 
         :raises Cancelled: the task was cancelled, or its time is over.
         """
+        return self._patiently(self._current)  # type: ignore[no-any-return]
+
+    def _current(self) -> TaskRecord:
         record = self._store.get(self.task_id)
         if not self._is_mine(record):
             self._lost()
@@ -290,13 +296,14 @@ class TaskRun(QueuedJob):
             uncancel = self.context.token.add_callback(changed.set)
             try:
                 self._open.update(questions)
-                if self._change(put) is None:
+                if self._patiently(lambda: self._change(put)) is None:
                     self._lost()
                 while True:
                     changed.clear()
-                    answers = self.record().answers
-                    if all(key in answers for key in questions):
-                        return {key: answers[key] for key in questions}
+                    with contextlib.suppress(BackendError):  # a store that is away brings the answers when it is back
+                        answers = self._current().answers
+                        if all(key in answers for key in questions):
+                            return {key: answers[key] for key in questions}
                     self.context.check_cancelled()
                     with self.release_slot():
                         changed.wait(_LOOK_SECONDS)
@@ -325,7 +332,7 @@ class TaskRun(QueuedJob):
             result = json.loads(result.text)
         is_error = bool(result.get("isError"))
         message = _first_text(result) if is_error else None
-        record = self._store.get(self.task_id)
+        record = self._persist(lambda: self._store.get(self.task_id))
         if record is None or not self._is_mine(record):
             return
         if self._persist(lambda: self._store.put_result(record, result)) is False:
@@ -340,8 +347,8 @@ class TaskRun(QueuedJob):
         self._finish(end)
 
     def end_early(self, reason: str) -> None:
-        """Mark the task as failed while its handler runs."""
-        self._fail(INTERNAL_ERROR, f"the task was ended: {reason}")
+        """Mark the task as failed while its handler runs; the run does it later if the store is away."""
+        self._finish(lambda record: record.fail(INTERNAL_ERROR, f"the task was ended: {reason}"), attempts=1)
 
     @property
     def over(self) -> bool:
@@ -360,29 +367,35 @@ class TaskRun(QueuedJob):
         if not self.left:
             self._finish(lambda record: record.fail(code, text_of(message), data))
 
-    def _finish(self, end: Callable[[TaskRecord], object]) -> None:
+    def _finish(self, end: Callable[[TaskRecord], object], attempts: int = _ATTEMPTS) -> None:
         def change(record: TaskRecord) -> bool:
             end(record)
             return True
 
-        changed = self._persist(lambda: self._change(change))
-        if changed is not None:
+        changed = self._persist(lambda: self._change(change), attempts)
+        if changed is None:
+            self._changes.tell(self.task_id)  # it may have been changed by an operation whose answer was lost
+        else:
             _log.info("task %s of tool %r is %s", self.task_id, self.call.tool, changed.status)
 
-    def _persist(self, operation: Callable[[], Any]) -> Any:
-        """Run an operation of the store, and repeat it while the store is away; None if all attempts have failed.
+    def _persist(self, operation: Callable[[], Any], attempts: int = _ATTEMPTS) -> Any:
+        """Run an operation that belongs to the end of the task; None if the store stays away."""
+        try:
+            return self._patiently(operation, attempts)
+        except BackendError as error:
+            _log.error("the end of task %s was not stored: %s", self.task_id, error)
+            return None
 
-        The outcome of a task must not be lost because the store is away for a moment.
+    def _patiently(self, operation: Callable[[], Any], attempts: int = _ATTEMPTS) -> Any:
+        """Run an operation of the store, again while the store is away: what a task has done must not be lost for that.
+
+        :raises BackendError: the store has been away for all attempts.
         """
-        for attempt in range(_ATTEMPTS):
-            try:
+        for _ in range(attempts - 1):
+            with contextlib.suppress(BackendError):
                 return operation()
-            except BackendError as error:
-                if attempt + 1 == _ATTEMPTS:
-                    _log.error("the end of task %s was not stored: %s", self.task_id, error)
-                    return None
-                time.sleep(_ATTEMPT_SECONDS)
-        return None
+            time.sleep(_ATTEMPT_SECONDS)
+        return operation()
 
 
 class _NoPeer(MessageSink):

@@ -207,6 +207,7 @@ class Cassette:
                                                  len(list(differences(one.params, wanted)))))
         found = list(differences(nearest.params, wanted))
         named = "; ".join(map(str, found[:_MOST_NAMED])) + ("; ..." if len(found) > _MOST_NAMED else "")
+        named = named or "a member that is null on one side is absent on the other, or a number is written otherwise (1, 1.0)"
         subject = _subject(nearest.params)
         return {"code": INVALID_PARAMS, "data": {"nearest": nearest.params}, "message":
                 f"record it again: {self.name} has no {method} with these params; in the nearest"

@@ -131,12 +131,13 @@ def mcp_server(request: pytest.FixtureRequest) -> Any:
         pytest.fail("say which server is tested: write mcp_server = shop.py:mcp into pytest's configuration, or a fixture"
                     " mcp_server that returns it", pytrace=False)
     place = target.rpartition(":")[0] or target
-    if "://" in target or not (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
+    path = Path(request.config.rootpath, place)
+    is_file = place.endswith(".py") and (" " not in place or path.is_file())  # a command, too, may end with a file
+    if "://" in target or not (is_file or all(part.isidentifier() for part in place.split("."))):
         return target
     from ..server.program import load
 
-    path = Path(request.config.rootpath, place)
-    return load(f"{path}{target[len(place):]}" if place.endswith(".py") else target)
+    return load(f"{path}{target[len(place):]}" if is_file else target)
 
 
 @pytest.fixture
@@ -181,10 +182,10 @@ def mcp_each_revision(request: pytest.FixtureRequest, mcp_connect: "Callable[...
 def mcp_cassette(request: pytest.FixtureRequest, mcp_connect: "Callable[..., Client]") -> "Iterator[Callable[..., Client]]":
     """A function like ``mcp_connect`` that records the server once, and then answers from the recording, without the server.
 
-    ``client = mcp_cassette("https://example.com/mcp")``; a second server in a test needs ``name="other"``. The recordings are
-    beside the test, as ``cassettes/MODULE/TEST.jsonl``; one of a test that fails is not kept. A request that was not recorded
-    fails with an error that names the nearest recorded one. ``--mcp-record=none`` never records, as for a CI; ``all`` records
-    again, and the end of the run shows what has changed.
+    ``client = mcp_cassette("https://example.com/mcp")``; a second call in a test needs ``name="other"``. The recordings are
+    beside the test, as ``cassettes/MODULE/TEST.jsonl``, or ``CLASS.TEST.jsonl`` for a test in a class; one of a test that fails
+    is not kept. A request that was not recorded fails with an error that names the nearest recorded one. ``--mcp-record=none``
+    never records, as for a CI; ``all`` records again, and the end of the run shows what has changed.
     """
     recordings: List[_NewCassette] = []
 
@@ -193,6 +194,9 @@ def mcp_cassette(request: pytest.FixtureRequest, mcp_connect: "Callable[..., Cli
         mode = request.config.getoption("--mcp-record")
         if mode == "none" and not path.exists():
             pytest.fail(f"there is no cassette {_shown(path, request)}: record it with --mcp-record=once", pytrace=False)
+        if any(one.path == path for one in recordings):
+            pytest.fail(f"the cassette {_shown(path, request)} is being recorded: give mcp_cassette(..., name=) for another"
+                        " connection", pytrace=False)
         if mode != "all" and path.exists():
             from .cassette import Cassette
 
@@ -216,7 +220,7 @@ class _NewCassette:
     def __init__(self, path: Path, target: Any, request: pytest.FixtureRequest) -> None:
         from .recording import CassetteWriter
 
-        self._path, self._request = path, request
+        self.path, self._request = path, request
         path.parent.mkdir(parents=True, exist_ok=True)
         self._writer = CassetteWriter(f"{path}.new", target if isinstance(target, str) else type(target).__name__)
 
@@ -237,14 +241,14 @@ class _NewCassette:
         self._writer.close()
         if not passed:
             return os.unlink(self._writer.path)
-        before = Cassette(self._path) if self._path.exists() else None
-        os.replace(self._writer.path, self._path)
-        reports, shown = self._request.config.stash[_REPORTS], _shown(self._path, self._request)
+        before = Cassette(self.path) if self.path.exists() else None
+        os.replace(self._writer.path, self.path)
+        reports, shown = self._request.config.stash[_REPORTS], _shown(self.path, self._request)
         reports.append(f"recorded {shown}")
         if self._writer.masked:
             reports.append(f"  {self._writer.masked} messages have values that look like secrets; they are written as ***")
         if before is not None:
-            reports += _difference(_lines(before), _lines(Cassette(self._path)), "before", "now") or ["  nothing has changed"]
+            reports += _difference(_lines(before), _lines(Cassette(self.path)), "before", "now") or ["  nothing has changed"]
 
 
 def _lines(cassette: "Cassette") -> List[str]:
@@ -272,17 +276,19 @@ def mcp_snapshot(request: pytest.FixtureRequest) -> "Callable[..., None]":
     """A function that compares what a server offers with a file beside the test, and fails with the difference.
 
     ``mcp_snapshot(client)`` looks at the server's name, instructions and capabilities, and at its tools, prompts, resources and
-    templates, as the client's revision has them; the version of the server may change. ``snapshots/MODULE/TEST.json`` is
-    written when it is missing, and again with ``--mcp-update``. If it is missing and ``--mcp-record=none`` is given, the test
-    fails. A second snapshot in a test needs ``name="other"``.
+    templates, as the client's revision has them; the version of the server may change. ``snapshots/MODULE/TEST.json``, or
+    ``CLASS.TEST.json`` for a test in a class, is written when it is missing, and again with ``--mcp-update``. If it is missing,
+    and ``--mcp-record=none`` is given without ``--mcp-update``, the test fails. A second snapshot in a test needs
+    ``name="other"``.
     """
     def compare(client: "Client", *, name: Optional[str] = None) -> None:
         path = _beside(request, "snapshots", name, "json")
         now = _pretty(_description(client))
         config = request.config
-        if not path.exists() and config.getoption("--mcp-record") == "none":
+        update = config.getoption("--mcp-update")
+        if not update and not path.exists() and config.getoption("--mcp-record") == "none":
             pytest.fail(f"there is no snapshot {_shown(path, request)}: write it with --mcp-update", pytrace=False)
-        if config.getoption("--mcp-update") or not path.exists():
+        if update or not path.exists():
             text = "\n".join(now) + "\n"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -321,8 +327,9 @@ def _key(entry: Dict[str, Any]) -> str:
 
 
 def _beside(request: pytest.FixtureRequest, folder: str, name: Optional[str], ending: str) -> Path:
-    """Return the path of a file of a test, named after the test, and after *name* if the test has several."""
-    own = "".join(letter if letter.isalnum() or letter in "-_.[]" else "-" for letter in request.node.name)
+    """Return the path of a file of a test, named after the test and its class, and after *name* if the test has several."""
+    test = ".".join([*(one.name for one in request.node.listchain() if isinstance(one, pytest.Class)), request.node.name])
+    own = "".join(letter if letter.isalnum() or letter in "-_.[]" else "-" for letter in test)
     stem = f"{own}-{name}" if name else own
     return Path(request.path.parent, folder, request.path.stem, f"{stem}.{ending}")
 

@@ -60,10 +60,14 @@ class Recording:
     def sent(self, method: Optional[str] = None) -> List[Dict[str, Any]]:
         """Return the messages that this side has sent, all or those of one method.
 
+        Those of a batch are returned one by one, and what is not JSON is left out.
+
         :param method: by default all.
         """
-        return [item.message for item in self.messages
-                if item.direction == "->" and (method is None or item.message.get("method") == method)]
+        sent = [item.message for item in self.messages if item.direction == "->"]
+        each = [message for content in sent for message in (content if isinstance(content, list) else [content])]
+        return [message for message in each
+                if isinstance(message, dict) and (method is None or message.get("method") == method)]
 
 
 class CassetteWriter:

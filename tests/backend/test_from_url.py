@@ -3,6 +3,7 @@
 The seal of a shared backend: what the server did not write does not exist.
 """
 
+import contextlib
 import logging
 import os
 import re
@@ -56,6 +57,24 @@ def test_a_store_that_is_away_is_named_without_its_password(library, url, shown)
     backend.close()
 
 
+@pytest.mark.parametrize("url", [
+    "redis://:xyzzy/plugh@host:6379/0", "redis://:xyzzy?plugh@host", "redis://:xyzzy#plugh@host:6379", "redis://:xyzzy[plugh@host:6379",
+    "redis+cluster://:xyzzy#plugh@host:6379", "postgresql://user:xyzzy#plugh@127.0.0.1:1/shop",
+    "postgresql://user:xyzzy[plugh@127.0.0.1:1/shop",
+])
+def test_a_password_with_a_character_that_ends_the_host_is_not_shown(url):
+    pytest.importorskip("redis" if url.startswith("redis") else "psycopg")
+    shown = f"the backend {url.partition(':')[0]}://... cannot be read"
+    if url.startswith("redis"):
+        with pytest.raises(RegistrationError, match=re.escape(shown)) as raised:
+            open_backend(url)
+        assert "write / as %2F" in str(raised.value) and raised.value.__suppress_context__
+    else:
+        with contextlib.closing(open_backend(url)) as backend, pytest.raises(BackendError, match=re.escape(shown)) as raised:
+            backend.get("a")
+    assert "xyzzy" not in str(raised.value) and "plugh" not in str(raised.value)
+
+
 def test_options_of_a_url():
     assert take_option("redis://host/0?prefix=a&x=1", "prefix", "b") == ("redis://host/0?x=1", "a")
     assert take_option("redis://host/0", "prefix", "b") == ("redis://host/0", "b")
@@ -87,6 +106,15 @@ def test_a_key_can_be_replaced(store):
     assert (after.get("a"), after.since("log", 0)) == (b"1", [(1, b"1")])
     assert after.swap("a", b"1", b"2", 60)
     assert (before.get("a"), after.get("a")) == (None, b"2")
+
+
+def test_a_value_of_a_former_key_is_in_no_ones_way(store):
+    SealedBackend(store, [OLD]).put("a", b"1", 60)
+    after = SealedBackend(store, [NEW])
+    assert after.swap("a", None, b"2", 60) and after.get("a") == b"2"
+    assert not after.swap("a", None, b"3", 60) and after.get("a") == b"2"
+    store.put("a", b"forged", 60)
+    assert after.swap("a", None, None, 60) and store.get("a") is None
 
 
 def test_a_seal_is_verified_once_for_the_same_bytes(store, monkeypatch):

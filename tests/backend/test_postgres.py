@@ -2,11 +2,15 @@
 
 import contextlib
 import secrets
+import socket
+import time
 
 import pytest
 
+from mcplite.backend import postgres
 from mcplite.backend.postgres import PostgresBackend
 from tests.support.faults import every_fault, lines, strike
+from tests.support.forks import POSIX_ONLY
 
 from .conftest import PATIENCE, notices
 
@@ -70,3 +74,34 @@ def test_a_notification_of_another_program_is_survived(backends, group, postgres
     with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
         stranger.execute("NOTIFY mcplite, 'hello'")
     assert notices(one, other, f"{group}/log")
+
+
+def test_values_that_are_only_swapped_are_removed_after_their_time(postgres_server, group, monkeypatch):
+    monkeypatch.setattr(postgres, "_SWEEP_SECONDS", 0.0)
+    with contextlib.closing(PostgresBackend(postgres_server.url)) as backend, psycopg.connect(
+            postgres_server.url, autocommit=True) as connection:
+        for number in range(20):
+            assert backend.swap(f"{group}/once-{number}", None, b"1", 0.001)
+        time.sleep(0.01)
+        assert backend.swap(f"{group}/once", None, b"1", 60)
+        rows = connection.execute("SELECT key FROM mcplite_stored WHERE key LIKE %s", [f"{group}/%"]).fetchall()
+    assert rows == [(f"{group}/once",)]
+
+
+@POSIX_ONLY
+def test_descriptors_above_those_of_select(postgres_server, group):
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]) if most[0] < 2048 <= most[1] else most)
+    if most[1] < 2048:
+        pytest.skip("the system gives this process few descriptors")
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(socket.socket())
+            backend = stack.enter_context(contextlib.closing(PostgresBackend(postgres_server.url)))
+            backend.put(f"{group}/key", b"1", 60)
+            assert backend.get(f"{group}/key") == b"1"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)

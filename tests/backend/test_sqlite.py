@@ -13,6 +13,7 @@ import pytest
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.forks import POSIX_ONLY, Forked
+from tests.support.processes import at_once
 from tests.support.systems import posix_only
 
 
@@ -66,11 +67,7 @@ def test_a_locked_file_is_an_error_for_each_thread_after_its_own_time(path):
             backend.put("a", b"1", 60)
         errors.append(raised.value)
 
-    threads = [threading.Thread(target=put) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(put, 8)
     assert len(errors) == 8
     other.execute("ROLLBACK")
     other.close()

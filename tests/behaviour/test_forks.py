@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 import mcplite
 from tests.support import connecting
 from tests.support.forks import LIMIT, POSIX_ONLY, Forked, fork, fork_that_lives, in_fork
-from tests.support.processes import free_port, running, serving
+from tests.support.processes import at_once, free_port, running, serving
 
 pytestmark = POSIX_ONLY
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,12 +207,7 @@ def test_many_threads_make_the_first_call_in_a_forked_process(url_client):
 
     def forked():
         found = []
-        threads = [threading.Thread(target=lambda: found.append(url_client.call_tool("greet", {"name": "t"}).text))
-                   for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT)
+        at_once(lambda: found.append(url_client.call_tool("greet", {"name": "t"}).text), 8)
         return found, int(url_client.call_tool("change").text)
 
     found, sessions = in_fork(forked)

@@ -622,7 +622,7 @@ def module(chromium):
     with Inspector([]) as inspector:
         page = Page(inspector, chromium.tab())
         page.visit(f"{page._url}/page/icon.svg")
-        for name in ("uri_template", "markdown", "schema"):
+        for name in ("uri_template", "markdown", "schema", "api"):
             page.module(name, "1")
         yield page.module
         page.visit("about:blank")
@@ -666,3 +666,21 @@ def test_values_are_checked_against_their_schema(module, schema, value, found):
     arguments = f"{json.dumps(schema)}, {json.dumps(value)}, {json.dumps(schema)}"
     texts = module("schema", f"module.problems({arguments}).map((one) => one.text)")
     assert texts == ([] if found is None else [found])
+
+
+def test_a_stream_that_the_page_opens_again_goes_on_behind_its_last_event(module):
+    opened = module("api", """(() => {
+      const sources = [], kept = [globalThis.EventSource, globalThis.setTimeout];
+      globalThis.EventSource = class {
+        constructor(url) { Object.assign(this, { url, heard: {}, readyState: 2 }); sources.push(this); }
+        addEventListener(name, listener) { this.heard[name] = listener; }
+      };
+      globalThis.EventSource.CLOSED = 2;
+      globalThis.setTimeout = (work) => work();
+      module.events(() => {}, () => {});
+      sources[0].heard.stderr({ data: "{}", lastEventId: "7" });
+      for (const at of [0, 1]) sources[at].heard.error();
+      [globalThis.EventSource, globalThis.setTimeout] = kept;
+      return sources.map((one) => new URL(one.url, location).searchParams.get("after"));
+    })()""")
+    assert opened == ["0", "7", "7"]

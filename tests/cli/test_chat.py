@@ -158,7 +158,8 @@ def chat(reach, monkeypatch, capsys):
 
 def test_turns_go_on_from_one_another(chat, program):
     replies = ["Hello, Ann.", "Your name is Ann."]
-    status, out, err, api = chat(replies, "I am Ann.\n\nWho am I?\n", program, "--system", "Short.")
+    status, out, err, api = chat(replies, "I am Ann.\n\nWho am I?\n", program, "--system", "Short.", "--max-tokens", "50")
+    assert [body["max_tokens"] for body in api.bodies] == [50, 50]
     assert (status, out, err) == (0, "Hello, Ann.\nYour name is Ann.\n", "")
     first, second = api.bodies
     system = first.get("system") or first["messages"][0]["content"]

@@ -49,6 +49,17 @@ def test_bash_gets_what_stands_behind_a_colon(capsys):
     assert offered(f"mcplite read {NOTES} note:", capsys) == ["note://all"]
 
 
+@pytest.mark.parametrize("typed, in_bash, in_zsh", [
+    ("x=", [r"a\&b", r"it\'s"], [r"x=a\&b", r"x=it\'s"]), ("'x=", ["x=a&b", r"x=it'\''s"], ["x=a&b", r"x=it'\''s"]),
+    ("x='a&", ["a&b"], ["x=a&b"]), ('x="it', ["it's"], ["x=it's"]), (r"x=a\&", [r"a\&b"], [r"x=a\&b"])])
+def test_a_value_with_characters_of_the_shell_is_completed_behind_what_is_typed(typed, in_bash, in_zsh, tmp_path, capsys):
+    path = tmp_path / "values.py"
+    path.write_text("from typing import Literal\nimport mcplite\nmcp = mcplite.Server('values')\n@mcp.prompt()\n"
+                    "def show(x: Literal['a&b', \"it's\"]) -> str:\n    return x\n")
+    for shell, wanted in (("bash", in_bash), ("zsh", in_zsh)):
+        assert offered(f"mcplite prompt {path} show {typed}", capsys, shell) == wanted
+
+
 @pytest.mark.one_python
 @pytest.mark.parametrize("shell", sorted(SHELLS))
 def test_a_real_shell_completes(shell, tmp_path):

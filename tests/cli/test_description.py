@@ -227,3 +227,18 @@ def test_a_description_as_markdown_keeps_the_servers_text_and_escapes_what_would
     assert "Hints: only reads." in lines and "## Prompts" in lines and "| `thing` |  |" in lines
     assert "$ python -m mcplite call shop.py find text=text" in lines
     assert text.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize("said, shown", [
+    ("Run\n```py\n# a comment", "Run\n```py\n# a comment\n```"), ("~~~~\n~~~", "~~~~\n~~~\n~~~~"),
+    ("```\na\n```", "```\na\n```"),
+    ("Do `it`.\n\n  ## So\n.", "Do `it`.\n\n\\## So\n."), ("A\n===\nB\n\n---", "A\n\\===\nB\n\n---"),
+    ("a\n    # b\nc", "a\n    # b\nc"),
+    ("- one\n  ```\n  # two\n  ```\n- three", "- one\n  ```\n  # two\n  ```\n- three"),
+    ("<!-- all\n<b>is</b>", "\\<!-- all\n<b>is</b>"), ("```a`", "```a`")])
+def test_a_servers_markdown_neither_hides_what_follows_nor_begins_a_heading(said, shown):
+    server = mcplite.Server("shop", instructions=said)
+    server.add_tool(lambda: "", name="find", title="# Find")
+    with mcplite.connect(server) as client:
+        text = description.markdown_of(client, offered_by(client), ["shop.py"], True)
+    assert text.startswith(f"# shop\n\n{shown}\n\n## Tools\n\n### `find`\n\n\\# Find\n\n")

@@ -1,5 +1,6 @@
 """``--keep NAME``, ``@NAME``, ``sessions`` and ``stop``: what a session keeps, who may use it, and how it ends."""
 
+import contextlib
 import json
 import os
 import socket
@@ -66,6 +67,16 @@ class Commands:
     def sessions(self):
         return json.loads(self.run("sessions", "--json"))["sessions"]
 
+    def stranger(self, name):
+        """Return a connection to a session that has sent nothing yet."""
+        port = json.loads((self.folder / f"{name}.json").read_text())["port"]
+        if port:
+            return socket.create_connection(("127.0.0.1", port), LIMIT)
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(LIMIT)
+        client.connect(str(self.folder / f"{name}.sock"))
+        return client
+
     def ended(self):
         """Wait until no session is left."""
         until = time.monotonic() + LIMIT
@@ -125,6 +136,17 @@ def test_the_options_of_a_server_belong_to_the_command_that_begins(commands, cou
     assert commands.run("call", counter, "variable", "name=KEPT", "--env", "KEPT=yes", "--keep", "c") == "yes\n"
     assert commands.run("call", "@c", "variable", "name=KEPT") == "yes\n"
     assert "the command that begins it" in commands.run("call", "@c", "variable", "name=KEPT", "--env", "KEPT=no", status=2)
+
+
+@over_each
+def test_commands_that_begin_one_session_at_once_share_it(commands, counter):
+    counter.write_text("import time\ntime.sleep(0.5)  # long enough for the second command to begin\n" + COUNTER)
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(subprocess.Popen(
+            [sys.executable, "-m", "mcplite", "call", str(counter), "add", "--keep", "c"], env=commands.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)) for _ in range(2)]
+        assert sorted(one.communicate(timeout=LIMIT)[0] for one in running) == [b"1\n", b"2\n"]
+    assert commands.run("call", "@c", "add") == "3\n"
 
 
 def test_a_name_is_for_one_server(commands, counter, tmp_path):
@@ -195,21 +217,38 @@ def test_only_who_knows_the_secret_is_served(commands, counter):
     assert stat.S_IMODE(os.stat(commands.folder).st_mode) == 0o700
     for name in os.listdir(commands.folder):
         assert name.endswith(".sock") or stat.S_IMODE(os.stat(commands.folder / name).st_mode) == 0o600
-    record = json.loads((commands.folder / "c.json").read_text())
     for line in (b"wrong serve\n", b"\n", b"x" * 1000, b"\xff\xfe serve\n"):
-        if record["port"]:
-            client = socket.create_connection(("127.0.0.1", record["port"]), LIMIT)
-        else:
-            client = socket.socket(socket.AF_UNIX)
-            client.settimeout(LIMIT)
-            client.connect(str(commands.folder / "c.sock"))
-        with client:
+        with commands.stranger("c") as client:
             client.sendall(line)
             try:
                 assert client.recv(10) == b""
             except ConnectionResetError:
                 pass
     assert "answers" in commands.run("ping", "@c")
+
+
+@over_each
+@posix_only
+def test_connections_that_say_nothing_delay_no_command(commands, counter):
+    commands.run("ping", counter, "--keep", "c")
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(commands.stranger("c")).sendall(b"x")
+        assert commands.run("call", "@c", "add") == "1\n"
+        assert commands.run("stop", "c") == "ended @c\n"
+
+
+def test_when_a_session_is_stopped_its_server_has_ended(commands, counter, tmp_path):
+    counter.write_text(COUNTER + """
+import pathlib, time
+
+mcp.run()
+time.sleep(0.5)  # long enough for a command that would not wait
+pathlib.Path(__file__).with_name("ended").touch()
+""")
+    commands.run("ping", f"{sys.executable} {counter}", "--keep", "c")
+    commands.run("stop", "c")
+    assert (tmp_path / "ended").exists()
 
 
 @posix_only

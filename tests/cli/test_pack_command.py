@@ -103,6 +103,19 @@ def test_a_bundle_runs_without_anything_installed(project, pack, tmp_path):
         assert client.stderr_tail == ""
 
 
+def test_a_bundle_has_the_parts_of_this_package_that_the_server_imports(project, pack, tmp_path):
+    (project / "agent.py").write_text("import mcplite\nfrom mcplite.llm import ToolSearch\n\nmcp = mcplite.Server('agent')\n\n"
+                                      "@mcp.tool()\ndef kind() -> str:\n    return ToolSearch.__name__\n")
+    said = pack("agent.py")
+    with zipfile.ZipFile(said["bundle"]) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    place = tmp_path / "unpacked" / "server"
+    assert not (place / "lib" / "mcplite" / "cli").exists() and not list(place.rglob("__pycache__"))
+    with mcplite.connect([sys.executable, "-S", "-m", "mcplite.server", str(place / "agent.py")],
+                         env={"PYTHONPATH": str(place / "lib")}, cwd=str(tmp_path)) as client:
+        assert client.call_tool("kind").data == "ToolSearch"
+
+
 def test_the_same_files_make_the_same_bundle(project, pack, tmp_path):
     first, second = (pack("notes.py", "--output", str(tmp_path / name))["bundle"] for name in ("a", "b"))
     with open(first, "rb") as one, open(second, "rb") as other:

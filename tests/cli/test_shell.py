@@ -60,6 +60,7 @@ def program(tmp_path, monkeypatch):
     ('add f:={"a":\n 1} g:=[1,\n2]', ["add", 'f:={"a":\n 1}', "g:=[1,\n2]"]),
     ("add f:='{\"a\": 1}'", ["add", 'f:={"a": 1}']), ("read note://{day}", ["read", "note://{day}"]),
     ("add n:=3 t:=\"x\"", ["add", "n:=3", "t:=x"]),
+    (r'find p="\d+ \\ \$" q=\d', ["find", r"p=\d+ \ $", "q=d"]),
 ])
 def test_the_words_of_a_line(text, words):
     assert shell.words_of(text) == words

@@ -83,20 +83,27 @@ def written(target, folder, *options):
     return module, path
 
 
-def check_types(path, folder, more=""):
-    """Run mypy over a written client, and a program behind it; return what it says.
+@pytest.fixture(scope="module")
+def check_types(tmp_path_factory):
+    """``check_types(path, more="")``: run mypy over a written client, or over a program that imports it; return what it says.
 
-    It is silent about what they import, as it is about an installed package.
+    It is silent about what they import, as it is about an installed package, which it reads once for all tests.
     """
     pytest.importorskip("mypy")
-    if more:
-        path = path.with_name("typed_use.py")
-        path.write_text(more)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file", "", "--cache-dir",
-         str(folder / "cache"), str(path)],
-        capture_output=True, text=True, timeout=400, cwd=folder, env={**os.environ, "MYPYPATH": f"{folder}{os.pathsep}{ROOT}"})
-    return done.stdout
+    cache = tmp_path_factory.mktemp("mypy")
+
+    def check(path, more=""):
+        folder = path if path.is_dir() else path.parent
+        if more:
+            path = path.with_name("typed_use.py")
+            path.write_text(more)
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file", "", "--cache-dir",
+             str(cache), str(path)],
+            capture_output=True, text=True, timeout=400, cwd=ROOT, env={**os.environ, "MYPYPATH": str(folder)})
+        return done.stdout
+
+    return check
 
 
 @pytest.fixture
@@ -134,9 +141,9 @@ def test_signatures_have_the_types_and_defaults_of_the_schemas(server, tmp_path)
     assert "Tell the weather." in text and ":param days: how many" in text
 
 
-def test_mypy_knows_arguments_and_results(server, tmp_path):
+def test_mypy_knows_arguments_and_results(server, tmp_path, check_types):
     _, path = written(server, tmp_path)
-    said = check_types(path, tmp_path, """\
+    said = check_types(path, """\
 from mcplite import connect
 from written_client import CityWeather
 
@@ -151,16 +158,16 @@ with connect("city.py") as client:
     assert sorted(set(lines)) == ["7", "8", "9"], said
 
 
-def test_clients_of_servers_of_this_repository_pass_mypy(tmp_path):
+def test_clients_of_servers_of_this_repository_pass_mypy(tmp_path, check_types):
     names = ["hello.py", "notes.py", "weather.py", "report.py", "trip.py", "hub.py:mcp"]
     commands = {name.partition(".")[0]: f'"{sys.executable}" -m mcplite.server "{ROOT / "examples" / name}"' for name in names}
     commands["gallery"] = f'"{sys.executable}" -m tests.support.gallery'
     for name, command in commands.items():
         assert main(["stub", command, "-o", str(tmp_path / f"{name}_client.py"), "--cwd", str(ROOT)]) == 0
-    assert check_types(tmp_path, tmp_path) == f"Success: no issues found in {len(commands)} source files\n"
+    assert check_types(tmp_path) == f"Success: no issues found in {len(commands)} source files\n"
 
 
-def test_no_name_text_or_schema_of_a_server_becomes_code(tmp_path):
+def test_no_name_text_or_schema_of_a_server_becomes_code(tmp_path, check_types):
     module, path = written(HOSTILE, tmp_path)
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text, feature_version=(3, 9))
@@ -172,7 +179,7 @@ def test_no_name_text_or_schema_of_a_server_becomes_code(tmp_path):
     assert called <= {"TypedDict", "isinstance", "rest.items", "self._given", "self._value", "self.client.call_tool",
                              "self.client.get_prompt", "self.client.read_resource",
                              "self.client.call_tool(name, arguments).raise_for_error"}
-    assert check_types(path, tmp_path).startswith("Success")
+    assert check_types(path).startswith("Success")
     with connect(HOSTILE) as client:
         stub = module.Hostile(client)
         assert stub.class_() == client.call_tool("class")

@@ -1,10 +1,13 @@
 import logging
+import sys
 import threading
 
 import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed
+from mcplite.revisions import NEWEST
+from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 
@@ -62,3 +65,26 @@ def test_another_cause_of_the_end_is_kept():
                 thread.join(LIMIT)
         assert "ping" not in str(client.last_error)
         client.close()
+
+
+#: A server whose first process ends at its first ping; the others note what they are asked.
+MORTAL = '''
+import json, os, sys
+
+first = not os.path.exists(sys.argv[1])
+result = {"resultType": "complete", "supportedVersions": [sys.argv[2]], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
+for number, line in enumerate(sys.stdin):
+    with open(sys.argv[1], "a") as file:
+        file.write("" if first else json.loads(line)["method"] + "\\n")
+    if first and number:
+        os._exit(3)
+    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": result}), flush=True)
+'''
+
+
+def test_a_process_that_is_started_again_is_pinged_as_well(tmp_path):
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    asked = tmp_path / "asked"
+    with mcplite.connect([sys.executable, str(tmp_path / "mortal.py"), str(asked), NEWEST.name], revision=NEWEST,
+                         options=mcplite.ClientOptions(ping_interval=0.02)):
+        assert wait_until(lambda: asked.exists() and asked.read_text().split()[:3] == ["server/discover"] * 3)

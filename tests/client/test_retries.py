@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import queue
 import random
 import socket
 import sys
@@ -377,6 +378,47 @@ def test_a_process_that_ends_is_started_again_for_the_call(era, tmp_path):
             paying.call_tool("pay", {"deaths": 1})
         assert paying.call_tool("pay", {"deaths": 1}).data == "done", "the next call starts it again"
     assert (tmp_path / "pay").read_text() == "xx"
+
+
+LEAVING = '''
+import os, sys
+import mcplite
+from pathlib import Path
+
+mcp = mcplite.Server("leaving")
+begun = Path(sys.argv[1])
+if not begun.exists():
+    mcp.add_resource("note://gone", lambda: "gone", name="gone")
+begun.touch()
+mcp.add_resource("note://stays", lambda: "here", name="stays")
+
+@mcp.tool()
+def leave() -> None:
+    os._exit(3)
+
+@mcp.tool()
+def change() -> None:
+    mcp.resource_updated("note://stays")
+
+mcp.run()
+'''
+
+
+def test_a_process_that_is_started_again_without_a_resource_can_be_used(tmp_path, caplog):
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    updated, called = queue.Queue(), queue.Queue()
+    with mcplite.connect([sys.executable, str(tmp_path / "leaving.py"), str(tmp_path / "begun")],
+                         options=options("legacy", on_resource_updated=updated.put)) as client:
+        for name in ("gone", "stays"):
+            client.subscribe_resource(f"note://{name}")
+        listened = client.listen(resources=["note://stays"])
+        client.subscribe(called.put, resources=["note://stays"])
+        with pytest.raises(ConnectionClosed):
+            client.call_tool("leave")
+        client.call_tool("change").raise_for_error()
+        assert updated.get(timeout=30) == "note://stays"
+        assert listened.get(timeout=30) == called.get(timeout=30) == mcplite.ResourceUpdated(uri="note://stays")
+    assert "refuses 'resources/subscribe' in a new session, so it is left out" in caplog.text
 
 
 @pytest.mark.parametrize("retry", [0, -1, True, 2.5, "3"])

@@ -14,6 +14,7 @@ from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTi
 from tests.support import connecting
 from tests.support.children import wait_until
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
+from tests.support.forks import POSIX_ONLY, in_fork
 from tests.support.webscript import WebScript
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],
@@ -474,6 +475,28 @@ def test_cached_results_are_stale_after_a_break():
             assert [request.does for request in script.requests].count("resources/read") == 2
 
 
+@POSIX_ONLY
+def test_a_resource_that_is_refused_in_a_forked_process_does_not_cost_the_others():
+    def refusal(request, answer):
+        if request.message["params"]["notifications"] != {"resourceSubscriptions": ["a:gone"]}:
+            script.refusal = None
+            return script.on_subscriptions_listen(request, answer)
+        answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32602, "message": "gone"}})
+
+    def forked():
+        client.ping()
+        return client.state
+
+    with Streams() as script, script.connect() as client:
+        for uri in ("a:gone", "a:stays"):
+            client.subscribe_resource(uri)
+        script.refusal = refusal
+        assert in_fork(forked) == "open"
+        asked = [request.message["params"]["notifications"]["resourceSubscriptions"]
+                 for request in script.wait_for(LISTEN, 4)]
+        assert asked == [["a:gone"], ["a:stays"]] * 2
+
+
 def test_a_refused_resumption_is_final():
     def refuse(request, answer):
         answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32603, "message": "too many"}})
@@ -605,6 +628,38 @@ def test_a_legacy_session_unsubscribes_with_the_last_subscription():
         fake.tell(UPDATED, {"uri": "a:b"})
         client.ping()
         assert list(one) == list(two) == []
+
+
+def test_a_legacy_session_keeps_what_the_user_has_subscribed_to():
+    with Fake() as fake, fake.connect() as client:
+        client.subscribe_resource("http://h/a")
+        with client.listen(resources=["http://h/a", "http://h/b"]):
+            with client.listen(resources=["HTTP://h/b"]):
+                client.ping()
+            client.unsubscribe_resource("http://h/b")
+            assert "resources/unsubscribe" not in fake.methods()
+        assert fake.got("resources/unsubscribe")["params"]["uri"] == "http://h/b"
+        client.unsubscribe_resource("http://h/a")
+        assert fake.got("resources/unsubscribe", 2)["params"]["uri"] == "http://h/a"
+
+
+def test_a_subscription_that_begins_while_another_ends_lasts_in_a_legacy_session():
+    ending, begun = threading.Event(), threading.Event()
+
+    def unsubscribe(params):
+        ending.set()
+        assert begun.wait(LIMIT)
+        return {}
+
+    with Fake({"resources/unsubscribe": unsubscribe}) as fake, fake.connect() as client:
+        first = client.listen(resources=["a:b"])
+        closer, _ = start(first.close)
+        assert ending.wait(LIMIT)
+        with client.listen(resources=["a:b"]) as second:
+            begun.set()
+            closer.join(LIMIT)
+            assert fake.methods()[-1] == "resources/subscribe" and fake.methods().count("resources/subscribe") == 3
+            assert second.get(LIMIT) == ResourceUpdated(missed=True, uri="a:b")
 
 
 def test_a_refused_resource_in_a_legacy_session():

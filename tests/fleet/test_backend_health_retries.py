@@ -6,6 +6,7 @@ import pytest
 
 from mcplite.errors import BackendError
 from mcplite.fleet.backend_health import Retries
+from mcplite.rpc import deadline
 from tests.support.faults import every_fault, lines, no_threads
 
 PATIENCE = 60
@@ -57,3 +58,32 @@ def test_the_oldest_is_given_up_for_one_too_many():
     for one in due:
         retries.add(one, one.store)
     assert due[1].stored.wait(PATIENCE) and due[2].stored.wait(PATIENCE) and not due[0].stored.is_set() and len(retries) == 0
+
+
+def test_each_is_tried_for_its_own_time_and_the_oldest_first(monkeypatch, caplog):
+    now, away, stored = [100.0], [True], []
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
+    retries = Retries("storage of streams", "the end of a stream was not stored", 60, 10)
+    retries.running = True  # this thread tries, in the place of its own
+
+    def add(name):
+        def store():
+            if away:
+                raise BackendError("away")
+            stored.append(name)
+        retries.add(name, store)
+
+    class Turns:
+        """In the place of the event that ends the thread: each wait is a step of this test."""
+
+        steps = iter([lambda: None, lambda: now.__setitem__(0, 150.0) or [add(2), add(3)],
+                      lambda: now.__setitem__(0, 165.0), away.clear])
+
+        def wait(self, seconds):
+            next(self.steps)()
+            return False
+
+    add(1)
+    retries._run(Turns())
+    assert stored == [2, 3] and len(retries) == 0 and not retries.running
+    assert lines(caplog, "the end of a stream was not stored") == 1

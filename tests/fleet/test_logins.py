@@ -11,7 +11,7 @@ import pytest
 from tests.support.fleets import running_fleet, running_store
 from tests.support.forks import POSIX_ONLY
 from tests.support.issuers import Person, RawClient
-from tests.support.processes import free_port, wait_until
+from tests.support.processes import at_once, free_port, wait_until
 
 pytestmark = POSIX_ONLY
 STATUS = {403: "wrong", 429: "too many"}
@@ -76,11 +76,7 @@ def test_all_workers_count_the_wrong_passwords_of_one_user_together(client):
         with lock:
             found[STATUS[answer.status_code]] += 1
 
-    threads = [threading.Thread(target=guess, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(guess, range(16))
     assert found == {"wrong": 6, "too many": 10}
 
 
@@ -96,9 +92,5 @@ def test_a_grant_that_a_user_ends_at_one_worker_has_ended_at_all(client):
 
 def test_of_one_code_at_all_workers_one_gets_tokens_at_most(client):
     code, answers = client.code(Person("user12"))["code"], []
-    threads = [threading.Thread(target=lambda: answers.append(client.redeem(code).json())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(lambda: answers.append(client.redeem(code).json()), 8)
     assert len(answers) == 8 and sum("access_token" in answer for answer in answers) <= 1

@@ -7,16 +7,10 @@ from mcplite.fleet.session_records import SessionRecord, SessionRecords
 from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
 from mcplite.types import ClientCapabilities, Implementation
+from tests.support.fakes import Clock
 from tests.support.tight import tight
 
 ID = "A" * 32
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def record(**changes):

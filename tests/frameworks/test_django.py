@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -133,13 +134,21 @@ def test_a_middleware_that_compresses_holds_no_event_back(site):
         assert client.call_tool("order", {"article": "coffee"}).text == "accept 1 none"
 
 
+PROGRAM = [sys.executable, str(HERE / "shop" / "manage.py")]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """A database without orders."""
+    path = tmp_path_factory.mktemp("empty") / "shop.db"
+    subprocess.run([*PROGRAM, "migrate", "--run-syncdb", "--verbosity=0"], check=True, timeout=2 * LIMIT,
+                   env={**os.environ, "PYTHONPATH": str(ROOT), "SHOP_DATABASE": str(path)})
+    return path
+
+
 @pytest.fixture
-def manage(tmp_path):
-    environment = {"PYTHONPATH": str(ROOT), "SHOP_DATABASE": str(tmp_path / "shop.db")}
-    program = [sys.executable, str(HERE / "shop" / "manage.py")]
-    subprocess.run([*program, "migrate", "--run-syncdb", "--verbosity=0"], env={**os.environ, **environment}, check=True,
-                   timeout=2 * LIMIT)
-    return program, environment
+def manage(database, tmp_path):
+    return PROGRAM, {"PYTHONPATH": str(ROOT), "SHOP_DATABASE": str(shutil.copy(database, tmp_path))}
 
 
 @pytest.mark.parametrize("words", [[], ["shop.mcp:mcp"]])

@@ -43,11 +43,11 @@ class Page:
         except OSError:
             return  # the inspector has ended
 
-    def stream(self, **headers):
+    def stream(self, query="", **headers):
         """Open an event stream, and return its response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.inspector.port, timeout=PATIENCE)
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.http.cookies)
-        connection.request("GET", "/api/events", headers={"Cookie": cookies, "Inspector-Key": self.key, **headers})
+        connection.request("GET", f"/api/events{query}", headers={"Cookie": cookies, "Inspector-Key": self.key, **headers})
         return connection.getresponse()
 
     def close(self):

@@ -181,6 +181,10 @@ def test_a_stream_goes_on_behind_the_last_event(page):
         stream = page.stream(**{"Last-Event-ID": last.encode("utf-8").decode("latin-1")})
         assert next(events_in(stream))[0] == expected
         stream.close()
+    for headers, after, expected in (({}, number, "changed"), ({"Last-Event-ID": str(number)}, 0, "changed"), ({}, 0, first)):
+        stream = page.stream(f"?after={after}", **headers)
+        assert next(events_in(stream))[0] == expected
+        stream.close()
 
 
 # --- from servers --------------------------------------------------------------------------------------------

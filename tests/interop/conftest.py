@@ -70,8 +70,9 @@ class Installed:
         command = shlex.join([python, "-W", "ignore", str(HERE / "preloaded.py"), str(path), str(os.getpid()),
                               *PRELOADED[environment]])
         said = launcher.with_suffix(".txt")
+        # FastMCP reads its settings once, with the import.
         subprocess.run(["sh", "-c", f"{command} < /dev/null > {shlex.quote(str(said))} 2>&1 &"], check=True,
-                       env={"PATH": os.environ["PATH"]}, start_new_session=True)
+                       env={"PATH": os.environ["PATH"], "FASTMCP_CHECK_FOR_UPDATES": "off"}, start_new_session=True)
         if not processes.wait_until(path.exists):
             raise AssertionError(f"{environment} was not loaded: {said.read_text('utf-8')[-4000:]}")
         source = (HERE / "launch.py").read_text("utf-8")

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import threading
 
 import pytest
 
@@ -10,7 +9,7 @@ import mcplite
 from mcplite.errors import RATE_LIMITED, InvalidParams, RemoteError
 from mcplite.middleware import AuditLog, CacheResults, FilterTools, LimitRate, LimitResults, RepeatCalls
 from mcplite.server import Server
-from tests.support.processes import serving
+from tests.support.processes import at_once, serving
 
 ERAS = ["legacy", "modern"]
 KEY = "k" * 32
@@ -127,11 +126,7 @@ def test_servers_with_a_backend_count_together(tmp_path):
         with mcplite.connect(server) as client:
             served.extend(refused(client) is None for _ in range(8))
 
-    threads = [threading.Thread(target=call, args=(server,)) for server in servers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(call, servers)
     assert (sum(served), len(served)) == (10, 16)
     for server in servers:
         server.runtime.fleet.backend.close()
@@ -155,11 +150,7 @@ def test_workers_count_together(tmp_path):
                     except RemoteError as error:
                         answers.append(error.code)
 
-        threads = [threading.Thread(target=call) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(call, 4)
     assert len(answers) == 24 and answers.count(RATE_LIMITED) == 14
     assert len(set(answers)) <= 3, "two processes, and the refusals"
 

@@ -16,6 +16,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
+from tests.interop.conftest import Installed
 from tests.migration.porting import CHANGES, ported
 from tests.support import connecting
 from tests.support.processes import free_port, wait_until
@@ -111,7 +112,7 @@ def written(name, tmp_path):
 
 def connected(command, heard):
     """Return a client of a program on stdio, in the newest revision with a handshake."""
-    environment = {"PYTHONPATH": str(ROOT), "FASTMCP_LOG_LEVEL": "ERROR", "FASTMCP_CHECK_FOR_UPDATES": "off"}
+    environment = {"PYTHONPATH": str(ROOT), "FASTMCP_LOG_LEVEL": "ERROR"}
     for name in ("COVERAGE_PROCESS_START", "PYTHONDONTWRITEBYTECODE"):
         if name in os.environ:
             environment[name] = os.environ[name]
@@ -258,13 +259,9 @@ def output_of(python, path):
 
 
 @pytest.fixture(scope="session")
-def fastmcp():
-    """Return the Python with FastMCP 4."""
-    home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop")
-    python = home / "fastmcp4" / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"FastMCP is not in {home}; tests/interop/install.sh installs it")
-    return str(python)
+def fastmcp(tmp_path_factory):
+    """Return the Python with FastMCP 4, which has it loaded."""
+    return Installed(tmp_path_factory.mktemp("preloaded")).python("fastmcp4")
 
 
 @pytest.mark.interop

@@ -208,3 +208,12 @@ def test_the_server_of_the_document(head, url):
     if "swagger" in head:
         del spec["openapi"]
     assert OpenAPIProvider(spec)._calls.base_url == url
+
+
+def test_cookies_of_the_program_and_of_an_argument_are_sent_together(connected, api):
+    parameters = [{"name": "lang", "in": "cookie", "schema": {"type": "string"}}]
+    client = connected(document({"/x": {"get": {"operationId": "read", "parameters": parameters}}}),
+                       headers={"cookie": "sid=1"})
+    for arguments, cookie in (({}, "sid=1"), ({"lang": "de"}, "sid=1; lang=de")):
+        client.call_tool("read", arguments)
+        assert api.last.headers["cookie"] == cookie

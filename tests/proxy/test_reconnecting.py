@@ -2,7 +2,9 @@
 
 import logging
 import queue
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +12,11 @@ import mcplite
 from mcplite.errors import ConnectionClosed
 from mcplite.proxy import reconnecting
 from mcplite.proxy.reconnecting import MainUpstream
+from tests.support.children import wait_until
 from tests.support.faults import every_fault, lines, strike
 
 LIMIT = 30
+ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 
 
 class Upstream:
@@ -79,6 +83,23 @@ def test_a_mount_goes_down_and_comes_back(mounted, caplog):
         assert "the mounted server 'up' is back" in caplog.text
 
 
+def test_a_call_that_ends_its_server_says_so(tmp_path):
+    (tmp_path / "fragile.py").write_text("""
+import os, mcplite
+mcp = mcplite.Server("fragile")
+@mcp.tool()
+def die() -> str:
+    os._exit(7)
+mcp.run()
+""")
+    hub = mcplite.Server("hub")
+    hub.mount(mcplite.connect([sys.executable, str(tmp_path / "fragile.py")], env={"PYTHONPATH": ROOT}), prefix="up")
+    with mcplite.connect(hub) as client:
+        with pytest.raises(mcplite.errors.InternalError,
+                           match=r"the mounted server 'up' \(fragile\) did not answer this call: .* exited with status 7"):
+            client.call_tool("up_die")
+
+
 def test_a_mount_that_is_down_from_the_start(mounted):
     hub, upstream = mounted
     upstream.stop()
@@ -99,6 +120,53 @@ def test_a_list_of_a_mounted_client_changes(mounted):
         upstream.server.add_tool(lambda: 1, name="new")
         assert changed.wait(LIMIT)
         assert [tool.name for tool in client.list_tools(fresh=True)] == ["own", "up_greet", "up_new"]
+
+
+def reopening(hub, upstream, serve):
+    """Have a function serve the next connection to a server that goes down; return what keeps the mount, and its thread."""
+    kept = next(value for value in vars(hub.registry.providers[0]).values() if isinstance(value, MainUpstream))
+    begun, usual = threading.Event(), upstream.serve_channel
+
+    def late(channel):
+        upstream.serve_channel = usual
+        begun.set()
+        return serve(channel)
+
+    upstream.serve_channel = late
+    upstream.server.close()
+    upstream.server = upstream.create()
+    assert begun.wait(LIMIT)
+    (keeper,) = [thread for thread in threading.enumerate() if "mount of" in thread.name]
+    return kept, keeper
+
+
+def test_an_attempt_that_ends_late_leaves_the_connection_of_later_clients_alone(mounted):
+    hub, upstream = mounted
+    gate, usual = threading.Event(), upstream.serve_channel
+
+    def serve(channel):
+        assert gate.wait(LIMIT)
+        return usual(channel)
+
+    with mcplite.connect(hub) as client:
+        assert client.call_tool("up_greet").text == "hi"
+        kept, keeper = reopening(hub, upstream, serve)
+    assert wait_until(lambda: kept._run is None)
+    with mcplite.connect(hub) as client:
+        assert client.call_tool("up_greet").text == "hi"
+        gate.set()
+        keeper.join(LIMIT)
+        assert not keeper.is_alive()
+        assert client.call_tool("up_greet").text == "hi" and [tool.name for tool in client.list_tools()] == ["own", "up_greet"]
+
+
+def test_an_attempt_ends_with_the_last_client(mounted):
+    hub, upstream = mounted
+    with mcplite.connect(hub) as client:
+        assert client.call_tool("up_greet").text == "hi"
+        _, keeper = reopening(hub, upstream, lambda channel: None)  # a server that does not answer
+    keeper.join(LIMIT)
+    assert not keeper.is_alive()
 
 
 @every_fault

@@ -2,6 +2,8 @@
 
 import json
 import os
+import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.proxy.reload_fronts import HTTPFront
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
 from tests.support import connecting
 from tests.support.processes import free_port, running, wait_until
@@ -176,6 +179,27 @@ def test_a_question_of_an_earlier_server_is_cancelled_and_its_answer_reaches_no_
     assert host.await_message(id="second")["result"]["content"][0]["text"] == "cancel"
 
 
+def test_a_cancelled_question_of_a_later_server_is_named_as_the_host_knows_it(host, folder):
+    host.initialize()
+    host.send(id=1, method="tools/call", params={"name": "ask", "arguments": {}})
+    first = host.await_message(method="elicitation/create")
+    host.send(id=first["id"], result={"action": "decline"})
+    host.await_message(id=1)
+    write(folder, "VALUE = 2")
+    host.await_message(method="notifications/tools/list_changed")
+    host.said.clear()
+    host.send(id="second", method="tools/call", params={"name": "ask", "arguments": {}})
+    second = host.await_message(method="elicitation/create")
+    host.send(method="notifications/cancelled", params={"requestId": "second"})
+    assert host.await_message(method="notifications/cancelled")["params"]["requestId"] == second["id"] != first["id"]
+    write(folder, "VALUE = 3")
+    host.await_message(method="notifications/tools/list_changed")
+    host.send(id="third", method="tools/call", params={"name": "current", "arguments": {}})
+    assert host.await_message(id="third")["result"]["structuredContent"] == {"result": 3}
+    ended = [one for one in host.said if one.get("id") == "second" or one.get("method") == "notifications/cancelled"]
+    assert len(ended) == 1, "neither the call nor its question ends twice"
+
+
 def test_a_server_that_is_broken_from_the_start_opens_the_session_once_it_is_mended(folder):
     write(folder, "VALUE =")
     host = Host(folder)
@@ -258,3 +282,15 @@ def test_a_port_that_is_taken_is_named(folder):
         ended = subprocess.run([sys.executable, "-m", "mcplite.server", "weather.py", "--reload", "--http", str(port)],
                                cwd=str(folder), env={**os.environ, "PYTHONPATH": ROOT}, capture_output=True, timeout=60)
     assert ended.returncode == 1 and f"cannot listen at 127.0.0.1:{port}" in ended.stderr.decode()
+
+
+def test_a_second_reason_to_refuse_ends_the_answers_with_the_first():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        front = HTTPFront(queue.SimpleQueue(), listener, False)
+        for reason in ("no process", "no process again"):
+            front.refuse(reason)
+        with socket.create_connection(listener.getsockname()) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"no process again" in client.makefile("rb").read()
+        front.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "mcplite answers without a server"]

@@ -183,7 +183,7 @@ def test_closing_ends_the_read_of_a_pipe_that_the_peer_keeps_open(pipe, bufferin
     reading = Reader(channel)
     within_limit(channel.close)
     found = reading.end()
-    assert isinstance(found, ConnectionClosed) and "them is closed" in str(found)
+    assert isinstance(found, ConnectionClosed) and "them was closed on this side" in str(found)
     assert reader.closed
     with pytest.raises(ConnectionClosed):
         channel.read()
@@ -299,3 +299,30 @@ def test_closing_waits_for_no_write_and_the_writing_thread_closes_the_stream():
     writer.go.set()
     writing.join(LIMIT)
     assert writer.closed and not writer.misused
+
+
+def test_a_read_is_tried_again_when_another_process_has_read_what_was_there():
+    class Raced(io.RawIOBase):
+        def __init__(self):
+            self.chunks = [None, b"{}\n", None, b""]
+
+        def read(self, size=-1):
+            return self.chunks.pop(0)
+
+    channel = StreamChannel(Raced(), io.BytesIO(), name="them")
+    assert channel.read() == b"{}"
+    with pytest.raises(ConnectionClosed, match="them closed the connection"):
+        channel.read()
+    channel.close()
+
+
+@posix
+def test_a_channel_over_streams_is_of_no_use_in_a_forked_process(pipe):
+    reader, writer = os.fdopen(pipe[0], "rb"), io.BytesIO()
+    channel = StreamChannel(reader, writer, name="them")
+    channel.let_go(1)
+    for use in (channel.read, lambda: channel.write(b"{}")):
+        with pytest.raises(ConnectionClosed, match="them belongs to process 1"):
+            use()
+    channel.close()
+    assert not writer.closed and not writer.getvalue()

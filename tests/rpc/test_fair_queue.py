@@ -125,9 +125,9 @@ def test_a_task_is_discarded_once():
     queue = filled("a1.x a1.y")
     task = Named("b1.z", 10)
     queue.add(task)
-    assert queue.discard(task) and not queue.discard(task) and len(queue) == 2
+    assert queue.discard(task) and not queue.discard(task) and queue.count == 2
     queue.clear()
-    assert len(queue) == 0 and taken(queue) == ""
+    assert queue.count == 0 and taken(queue) == ""
 
 
 # --- one thread at a time, and the senders alternate ----------------------------------------------
@@ -149,7 +149,7 @@ class Line:
 
         def run():
             try:
-                with self.turns.turn(name[0], left):
+                with self.turns.begin(name[0], left):
                     self.at_once += 1
                     self.begun.append((name, self.at_once))
                     go.wait(LIMIT)
@@ -157,10 +157,10 @@ class Line:
             except RemoteError as error:
                 self.errors[name] = error
 
-        waiting = self.turns.waiting
+        waiting = self.turns._waiting.count
         self.threads.append(threading.Thread(target=run))
         self.threads[-1].start()
-        assert wait_until(lambda: name in self.errors or self.turns.waiting > waiting or name in dict(self.begun))
+        assert wait_until(lambda: name in self.errors or self.turns._waiting.count > waiting or name in dict(self.begun))
 
     def end(self, name, following):
         """End a turn, and wait for the next one."""
@@ -196,7 +196,7 @@ def line(make):
 def test_one_at_a_time_and_the_senders_alternate(line):
     for name in ("a1", "a2", "a3", "b1", "c1", "b2"):
         line.join(name)
-    assert line.begun == [("a1", 1)] and line.turns.waiting == 5
+    assert line.begun == [("a1", 1)] and line.turns._waiting.count == 5
     order = "a1", "b1", "a2", "c1", "b2", "a3"
     for name, following in zip(order, order[1:]):
         line.end(name, following)
@@ -212,7 +212,7 @@ def test_a_turn_that_does_not_come_in_time_is_given_up(make, monkeypatch):
     line.join("a1")
     line.join("b1")
     assert wait_until(lambda: "b1" in line.errors) and "Server busy" in str(line.errors["b1"])
-    assert line.turns.waiting == 0
+    assert line.turns._waiting.count == 0
 
 
 def test_a_turn_that_lasts_too_long_is_passed_on(line, monkeypatch):
@@ -224,7 +224,7 @@ def test_a_turn_that_lasts_too_long_is_passed_on(line, monkeypatch):
     line.end("a1", "b1")
     monkeypatch.setattr(turns_module, "_LONGEST_SECONDS", 1000.0)
     line.join("c1")
-    assert line.turns.waiting == 1, "the end of a turn that was passed on ends no other one"
+    assert line.turns._waiting.count == 1, "the end of a turn that was passed on ends no other one"
     line.end("b1", "c1")
 
 
@@ -232,11 +232,11 @@ def test_a_turn_without_a_block_lasts_until_it_is_ended(line):
     turn = line.turns.begin("a")
     line.join("b1")
     line.join("c1")
-    assert line.turns.waiting == 2 and line.begun == []
+    assert line.turns._waiting.count == 2 and line.begun == []
     turn.end()
     assert wait_until(lambda: line.begun == [("b1", 1)])
     turn.end()
-    assert line.turns.waiting == 1, "a second end is of no other turn"
+    assert line.turns._waiting.count == 1, "a second end is of no other turn"
     line.end("b1", "c1")
 
 
@@ -253,7 +253,7 @@ def test_a_pause_follows_a_long_turn_if_another_one_waits(line, monkeypatch, lon
 
 
 def test_a_turn_ends_with_an_exception(line):
-    with pytest.raises(ZeroDivisionError), line.turns.turn("a"):
+    with pytest.raises(ZeroDivisionError), line.turns.begin("a"):
         raise ZeroDivisionError
     line.join("b1")
     assert line.begun == [("b1", 1)]
@@ -263,8 +263,8 @@ def test_in_a_forked_process_nobody_has_a_turn(line):
     line.join("a1")
     line.join("b1")
     other = Turns()
-    with other.turn("a"):
+    with other.begin("a"):
         other.let_go()
-        with other.turn("b"):
-            assert other.waiting == 0
+        with other.begin("b"):
+            assert other._waiting.count == 0
     assert other._current is None

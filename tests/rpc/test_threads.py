@@ -13,6 +13,7 @@ from mcplite.rpc.fair_queue import QueuedJob
 from mcplite.rpc.threads import CallQueue, Loop, Mailbox, Watchdog, Workers, start_thread, wait_for_end
 from tests.support.children import LIMIT, wait_until
 from tests.support.faults import FAULTS, no_threads
+from tests.support.processes import at_once
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_callbacks_run_in_order_and_after_one_that_failed(caplog):
     box.post(lambda: 1 / 0)
     box.post(done.set)
     assert done.wait(20)
-    assert box.flush(20)
+    assert box.wait(20)
     assert seen == list(range(100))
     assert "a notification handler failed" in caplog.text
     box.stop()
@@ -140,15 +141,15 @@ def test_a_full_mailbox_drops_the_oldest_and_warns_once(caplog):
         box.post(lambda number=number: seen.append(number))
     assert box.dropped == 3
     go.set()
-    assert box.flush(20)
+    assert box.wait(20)
     assert seen == [3, 4]
     assert caplog.text.count("slower than what arrives") == 1
     box.stop()
 
 
-def test_flush_on_the_mailbox_thread_does_not_wait():
+def test_a_wait_on_the_mailbox_thread_ends_at_once():
     box, answers, done = Mailbox("test mailbox"), [], threading.Event()
-    box.post(lambda: (answers.append(box.flush(20)), done.set()))
+    box.post(lambda: (answers.append(box.wait(20)), done.set()))
     assert done.wait(20)
     assert answers == [False]
     box.stop()
@@ -163,10 +164,10 @@ def test_a_mailbox_bounds_the_bytes_that_wait_and_keeps_the_newest(caplog):
         box.post(lambda number=number: seen.append(number), size)
     assert box.dropped == 4 and "the server sends faster, and more than" in caplog.text
     go.set()
-    assert box.flush(20)
+    assert box.wait(20)
     assert seen == [4, 5]
     box.post(lambda: seen.append("large"), 100)
-    assert box.flush(20)
+    assert box.wait(20)
     assert seen[-1] == "large"  # one alone may hold more
     box.stop()
 
@@ -182,7 +183,7 @@ def test_callbacks_wait_for_a_thread_until_the_next_one(monkeypatch, caplog):
     monkeypatch.setattr(threading.Thread, "start", start)
     assert seen == [] and "wait for a thread" in caplog.text
     box.post(lambda: seen.append(2))
-    assert box.flush(20) and seen == [1, 2]
+    assert box.wait(20) and seen == [1, 2]
     box.stop()
 
 
@@ -440,11 +441,7 @@ def test_of_two_threads_that_end_a_task_one_succeeds(work):
             both.wait()
             ended.append(made.end(task))
 
-        threads = [threading.Thread(target=end) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(end, 2)
         assert sorted(ended) == [False, True]
 
 

@@ -25,6 +25,8 @@ def read(head, base=BASE):
     ("allowed-tools:\n- Read\n- Write\nx: 1", {"allowed-tools": ["Read", "Write"], "x": 1}),
     ("x: |\n  one\n   two\n\n  three\ny: 1", {"x": "one\n two\n\nthree\n", "y": 1}),
     ("x: >-\n  one\n  two\n\n  three\ny: 1", {"x": "one two\nthree", "y": 1}),
+    ("x: >\n\n  one\n\n\n\n  two\ny: 1", {"x": "\none\n\n\ntwo\n", "y": 1}),
+    ("x: |+\n   \n   one\n     \n\ny: |\n     \nz: 1", {"x": "\none\n  \n\n", "y": "", "z": 1}),
     ("x: a text\n  that goes on\n\n  and on\ny: 1", {"x": "a text that goes on\nand on", "y": 1}),
     ("x: 'it''s'\ny: \"a\\tb\\u00e9\"\nz: \"a # b\"", {"x": "it's", "y": "a\tbé", "z": "a # b"}),
     ("url: https://example.com/a#b", {"url": "https://example.com/a#b"}),
@@ -48,6 +50,7 @@ def test_what_heads_of_skills_have(head, more):
     ("x: &anchor text", "text"),
     ("x: \"two\n  lines\"", "two lines"),
     ("x: >\n  one\n    more\n  two", "one\n  more\ntwo\n"),
+    ("x: |\n    one\n  # two", "one\n"),
 ])
 def test_what_goes_beyond_is_read_by_the_library(head, value, monkeypatch):
     if value is None:

@@ -26,6 +26,20 @@ def wait_until(condition, limit=LIMIT):
     return True
 
 
+def at_once(function, calls):
+    """Call a function on as many threads at once, and wait until all have ended.
+
+    :param calls: how many, or the argument of each.
+    """
+    arguments = [()] * calls if isinstance(calls, int) else [(argument,) for argument in calls]
+    threads = [threading.Thread(target=function, args=given) for given in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert not any(thread.is_alive() for thread in threads)
+
+
 def free_port():
     """Return a port that nothing listens at.
 

@@ -14,6 +14,7 @@ newest revision asks of every message is judged. Without the official schemas (s
 """
 
 import contextlib
+import functools
 import json
 import pickle
 import threading
@@ -32,18 +33,35 @@ _valid = set()
 _OTHER = {"->": "<-", "<-": "->", "client": "server", "server": "client"}
 
 
+@functools.lru_cache(maxsize=None)
+def _judged_values():
+    """Return the texts and numbers that a schema, or the judgement beside it, tells from others.
+
+    Of numbers these are the codes of errors. No schema has a pattern or a length of a text.
+    """
+    found, waiting = {"input_required", "task"}, [schemas.definitions(revision) for revision in REVISIONS]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            found.update(value for value in (part.get("const"), *part.get("enum", ())) if isinstance(value, (str, int)))
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return found
+
+
 def _outline(value):
-    """Return a value without the parts that no schema checks: long texts, the size of numbers."""
+    """Return a value without the parts that no schema checks: other texts, the size of numbers."""
     if isinstance(value, dict):
         return tuple(sorted((key, _outline(item)) for key, item in value.items()))
     if isinstance(value, list):
-        return ("list", *sorted({_outline(item) for item in value}, key=repr))
-    if isinstance(value, str):
-        return value if len(value) <= 40 else "a long text"
+        return ("list", len(value) > 100, *sorted({_outline(item) for item in value}, key=repr))  # of completions 100 fit
     if isinstance(value, bool) or value is None:
         return repr(value)
+    if schemas.FOLDER is not None and value in _judged_values():
+        return type(value).__name__, value
     # Minimum and maximum of every number in the schemas are 0 and 1.
-    return type(value).__name__, max(-2, min(2, value))
+    return "a text" if isinstance(value, str) else (type(value).__name__, max(-2, min(2, value)))
 
 
 def _whole(answer):
@@ -79,6 +97,7 @@ def _responses(message):
     return responses if isinstance(responses, dict) else {}
 
 
+@functools.lru_cache(maxsize=None)
 def _known_methods():
     if schemas.FOLDER is None:
         return frozenset()

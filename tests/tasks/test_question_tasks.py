@@ -139,6 +139,15 @@ def test_the_task_is_cancelled_with_the_call(connect, cancel):
     assert client.result("ping") == {} and client.silent()
 
 
+@pytest.mark.parametrize("interval", [10 ** 400, 1e300], ids=["whole", "float"])
+def test_an_interval_beyond_all_clocks_is_a_long_one(connect, interval):
+    client = connect(asking(), capabilities=ABLE)
+    id, question = begin(client)
+    client.respond(question, {"task": state(pollInterval=interval)})
+    client.notify("notifications/cancelled", {"requestId": id})
+    follow(client, "tasks/cancel", state("cancelled"))
+
+
 def test_a_task_that_the_client_has_cancelled(connect):
     client = connect(asking(), capabilities=ABLE)
     id, question = begin(client)

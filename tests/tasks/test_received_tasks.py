@@ -44,6 +44,11 @@ def held():
     held.may.set()
 
 
+def test_a_lifetime_beyond_all_clocks_is_the_longest(held):
+    with Fake() as fake, fake.connect(elicitation_handler=held, revision=LEGACY):
+        assert [ask(fake, ttl=ttl)["ttl"] for ttl in (10 ** 400, 1e300)] == [3_600_000] * 2
+
+
 def test_a_question_is_answered_as_a_task(held):
     with Fake() as fake, fake.connect(elicitation_handler=held, revision=LEGACY):
         task = ask(fake, ttl=30_000)

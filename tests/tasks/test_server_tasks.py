@@ -7,10 +7,11 @@ import pytest
 
 import mcplite
 from mcplite.backend.memory import MemoryBackend
-from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
+from mcplite.errors import SERVER_BUSY, BackendError, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from mcplite.tasks import Tasks
 from mcplite.tasks.server_tasks import tasks_of
+from mcplite.tasks.task_store import TaskStore
 from tests.support import connecting
 from tests.support.faults import every_fault, lines, strike
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
@@ -326,6 +327,60 @@ def wait_taken(task, process):
     while task["taskId"] not in tasks_of(process.mcp.runtime)._runs:
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def gone(process):
+    """End a process as a kill does: it writes nothing any more."""
+    tasks_of(process.mcp.runtime)._roster._store = lambda number, running: None
+    process.die()
+
+
+def test_the_other_tasks_of_an_ended_process_are_begun_again_after_an_outage(two, monkeypatch):
+    one, other = two
+    with task_client(one.mcp, JULY_2026, elicitation_handler=print) as first:
+        tasks = [first.start("again") for _ in range(3)]
+        for task in tasks:
+            first.until(task, "input_required")
+        begun = []
+
+        def is_second(store, task_id, change):
+            begun.extend([] if task_id in begun else [task_id])
+            return len(begun) == 2
+
+        struck = strike(monkeypatch, TaskStore, "change", lambda: BackendError("away"), is_second)
+        gone(one)
+        tasks_of(other.mcp.runtime).start(None)
+        assert struck.wait(LIMIT)
+        for task in tasks:
+            wait_taken(task, other)
+
+
+def test_a_task_of_an_ended_process_that_finds_no_room_fails_and_stays():
+    backend = Shared()
+    one, other = Process(backend), Process(backend, tasks=Tasks(running=1, queued=1))
+    for process in (one, other):
+        process.mcp.add_tool(lambda: other.go.wait(LIMIT), name="hold", task="required", restartable=True)
+    with task_client(one.mcp, JULY_2026) as first:
+        tasks = [first.start("hold") for _ in range(4)]
+    gone(one)
+    tasks_of(other.mcp.runtime).start(None)
+    store = tasks_of(other.mcp.runtime).store
+
+    def failed():
+        records = [store.get(task["taskId"]) for task in tasks]
+        return [record.message for record in records if record.status == "failed"]
+
+    end = time.monotonic() + LIMIT
+    while len(failed()) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert failed() == ["Server busy: too many tasks are waiting; try again later"] * 2
+    other.go.set()
+    while tasks_of(one.mcp.runtime)._runs or tasks_of(other.mcp.runtime)._runs:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    one.mcp.close()
+    other.mcp.close()
 
 
 @every_fault

@@ -257,3 +257,11 @@ def test_a_completed_task_without_a_result_breaks_the_rules():
     with TaskServer(MODERN, {"status": "completed", "result": None}) as server, server.connect() as client:
         with pytest.raises(mcplite.errors.ProtocolError, match="not with which result"):
             client.start_tool("slow").result(LIMIT)
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize("interval", [10 ** 18, 10 ** 400, 1e300], ids=["large", "whole", "float"])
+def test_an_interval_beyond_all_clocks_is_a_long_one(revision, interval):
+    with TaskServer(revision, {}, interval=interval).connect() as client:
+        with pytest.raises(RequestTimeout, match="did not finish"):
+            client.call_tool("slow", timeout=0.05)

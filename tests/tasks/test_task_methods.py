@@ -144,16 +144,18 @@ def test_cancelling(jobs, revision):
 
 @both
 def test_what_a_cancelled_handler_returns_is_dropped(revision):
-    mcp, go, ended = mcplite.Server("stubborn"), threading.Event(), threading.Event()
+    mcp, begun, go, ended = mcplite.Server("stubborn"), threading.Event(), threading.Event(), threading.Event()
 
     @mcp.tool(task="required")
     def stubborn() -> str:
+        begun.set()
         go.wait(LIMIT)
         ended.set()
         return "too late"
 
     with task_client(mcp, revision) as client:
         task = client.start("stubborn")
+        assert begun.wait(LIMIT)
         client.cancel(task)
         go.set()
         assert ended.wait(LIMIT)

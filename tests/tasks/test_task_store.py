@@ -1,4 +1,3 @@
-import threading
 
 import pytest
 
@@ -7,16 +6,10 @@ from mcplite.errors import RemoteError
 from mcplite.tasks import Tasks
 from mcplite.tasks.task_record import TaskCall, TaskRecord
 from mcplite.tasks.task_store import ListedTask, TaskBudget, TaskStore
+from tests.support.fakes import Clock
+from tests.support.processes import at_once
 
 CALL = TaskCall("t", "r", {}, {}, {}, {}, None, None)
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -68,11 +61,7 @@ def test_changes_of_many_threads_all_count(store):
 
         assert store.change(record.id, change) is not None
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(add, range(20))
     assert len(store.get(record.id).once) == 20
 
 

@@ -127,6 +127,15 @@ def test_a_request_that_is_not_there_gets_the_nearest(record):
         assert client.call_tool("take", {"article": "tea"}).text == "2"  # goes on
 
 
+@pytest.mark.parametrize("arguments", [{"count": 1}, {"article": None, "count": 1.0}])
+def test_params_that_differ_in_no_value_are_told_apart_in_words(record, arguments):
+    server = mcplite.Server("shop")
+    server.add_tool(lambda **given: "", name="any", input_schema={"type": "object"})
+    cassette = record(lambda client: client.call_tool("any", {"article": None, "count": 1}), server)
+    with replayed(cassette) as client, pytest.raises(errors.InvalidParams, match="is null on one side .* written otherwise"):
+        client.call_tool("any", arguments)
+
+
 def test_a_client_of_another_era_is_told(record):
     cassette = record(lambda client: client.list_tools(), revision="2026-07-28")
     with pytest.raises(errors.MCPError, match="2026-07-28"):

@@ -131,6 +131,10 @@ def test_without_a_server_the_error_says_what_to_write(project):
     assert "write mcp_server = shop.py:mcp into pytest's configuration" in project.run(status=1)
     project.write(pytest="[pytest]\nmcp_server = shop.py\n")
     project.run()
+    command = f"{Path(sys.executable).as_posix()} -m mcplite.server shop.py"
+    project.write(pytest=f"[pytest]\nmcp_server = {command}\n",
+                  test_shop="def test_client(mcp_server, mcp_client):\n    assert ' -m ' in mcp_server\n")
+    project.run()
 
 
 @pytest.mark.slow
@@ -158,6 +162,41 @@ def test_a_cassette_takes_the_place_of_the_server(project):
 
 
 @pytest.mark.slow
+def test_tests_of_one_name_in_two_classes_have_files_of_their_own(project):
+    project.write(test_shop='''
+import mcplite
+
+other = mcplite.Server("other")
+
+class TestShop:
+    def test_offer(self, mcp_server, mcp_cassette, mcp_snapshot):
+        mcp_snapshot(mcp_cassette(mcp_server))
+
+class TestOther:
+    def test_offer(self, mcp_cassette, mcp_snapshot):
+        mcp_snapshot(mcp_cassette(other))
+''')
+    project.run()
+    project.run("--mcp-record=none")
+    found = [str(path.relative_to(project.folder)) for path in sorted(project.folder.rglob("*.json*"))]
+    assert [path.replace(os.sep, "/") for path in found] == [
+        "cassettes/test_shop/TestOther.test_offer.jsonl", "cassettes/test_shop/TestShop.test_offer.jsonl",
+        "snapshots/test_shop/TestOther.test_offer.json", "snapshots/test_shop/TestShop.test_offer.json"]
+
+
+@pytest.mark.slow
+def test_a_second_connection_of_a_test_is_recorded_under_a_name(project):
+    test = "def test_twice(mcp_server, mcp_cassette):\n    mcp_cassette(mcp_server)\n    mcp_cassette(mcp_server{})\n"
+    project.write(test_shop=test.format(""))
+    out = project.run(status=1)
+    assert "give mcp_cassette(..., name=) for another connection" in out and "1 failed" in out and "error" not in out
+    assert not list(project.folder.rglob("*.json*"))
+    project.write(test_shop=test.format(", name='again'"))
+    project.run()
+    project.run("--mcp-record=none")
+
+
+@pytest.mark.slow
 def test_a_snapshot_fails_with_the_difference_until_it_is_accepted(project):
     project.write(test_shop='''
 def test_offer(mcp_client, mcp_snapshot):
@@ -166,8 +205,8 @@ def test_offer(mcp_client, mcp_snapshot):
 def test_old(mcp_connect, mcp_server, mcp_snapshot):
     mcp_snapshot(mcp_connect(mcp_server, revision="2024-11-05"), name="old")
 ''')
-    assert "there is no snapshot" in project.run("--mcp-record=none", status=1)
-    out = project.run()
+    assert "write it with --mcp-update" in project.run("--mcp-record=none", status=1)
+    out = project.run("--mcp-record=none", "--mcp-update")
     assert "wrote snapshots/test_shop/test_offer.json" in out and "wrote snapshots/test_shop/test_old-old.json" in out
     assert "wrote" not in project.run("--mcp-record=none")
     project.write(shop=SHOP.replace("What an article costs", "The price of an article"))

@@ -40,6 +40,10 @@ def test_a_recording_keeps_every_message():
     ping = {"method": "ping", "id": 1}
     assert recording.messages == [Recorded("<-", deep), Recorded("->", ping), Recorded("<-", b"no json", 2)]
     assert recording.sent("ping") == recording.sent() == [ping]
+    answer = {"result": {}, "id": 2}
+    recording(17, "->", b"9" * 5000 + b"!")
+    recording(17, "->", json.dumps([answer, ping]).encode())
+    assert recording.sent("ping") == [ping, ping] and recording.sent() == [ping, answer, ping]
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])

@@ -184,6 +184,7 @@ class GrantStore(UserGrants):
             now.former = [*now.former, now.refresh][-_MOST_FORMER:]
             tokens = self._renew(now, scopes, True)
             if self.backend.swap(f"grant-{grant.id}/record", data, now.dump(), self._seconds(now)):
+                self._note(now.user.subject, now.id)  # the list lasts as long as its grants
                 return tokens
         return None
 
@@ -197,7 +198,8 @@ class GrantStore(UserGrants):
         return access, refresh if refreshable else ""
 
     def _seconds(self, grant: UserGrant) -> float:
-        return self.refresh_seconds if grant.refresh else self.access_seconds
+        lasts = self.refresh_seconds if grant.refresh else self.access_seconds
+        return max(grant.used + lasts - self._clock(), 0.001)  # the end of an access token is no use
 
     def find(self, id: str) -> Optional[UserGrant]:
         """Return a grant; None if it has ended."""
@@ -291,11 +293,12 @@ class GrantStore(UserGrants):
         for _ in range(_TRIES):
             data = self.backend.get(key)
             known = (_loaded(data) or {"grants": []})["grants"]
-            live = [one for one in known if self.find(one) is not None] if len(known) >= _MOST_GRANTS else known
-            for one in live[:-_MOST_GRANTS + 1]:
-                self.end(one)
-            new = json.dumps({"grants": [*live[-_MOST_GRANTS + 1:], id]}).encode("ascii")
-            if self.backend.swap(key, data, new, 2 * self.refresh_seconds):
+            if id not in known:
+                live = [one for one in known if self.find(one) is not None] if len(known) >= _MOST_GRANTS else known
+                for one in live[:-_MOST_GRANTS + 1]:
+                    self.end(one)
+                known = [*live[-_MOST_GRANTS + 1:], id]
+            if self.backend.swap(key, data, json.dumps({"grants": known}).encode("ascii"), 2 * self.refresh_seconds):
                 return
 
 

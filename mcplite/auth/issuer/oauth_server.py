@@ -353,7 +353,6 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
             if not self.store.use_code(code.code, record, grant.id):
                 self.store.end(grant.id)
                 raise InvalidGrantError("the code was used before")
-            self.clients.keep(client)
         else:
             held: _HeldGrant = request.refresh_token
             asked = (request.payload.scope or held.get_scope()).split()
@@ -363,6 +362,7 @@ class OAuthServer(AuthorizationServer):  # type: ignore[misc]
             issued = self.store.rotate(held.grant, held.token, scopes, held.user)
         if issued is None:
             raise InvalidGrantError("the refresh token was used before")
+        self.clients.keep(client)
         token.update({"access_token": issued[0], "expires_in": int(self.store.access_seconds), "scope": " ".join(scopes)})
         if issued[1]:
             token["refresh_token"] = issued[1]

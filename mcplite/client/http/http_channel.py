@@ -18,7 +18,7 @@ from ...protocol.meta import REPEATABLE
 from ...rpc.deadline import Deadline, Sleepers
 from ...rpc.forks import renew
 from ...rpc.interfaces import Channel, Network, Reading
-from ...rpc.pending import Pending
+from ...rpc.pending import Clock, Pending
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
 from .http_endpoint import SILENT_SECONDS, SLICE_SECONDS, GetStream, HTTPEndpoint, ResumableStream, network_of, next_timeout_of
@@ -383,7 +383,7 @@ class HTTPChannel(Channel):
         if self._closed:
             raise ConnectionClosed(f"the connection to {self.name} is closed")
         try:
-            with self._open_exchange(Deadline(timeout), may_log_in=may_log_in) as exchange:
+            with self._open_exchange(timeout, may_log_in=may_log_in) as exchange:
                 reply = self._endpoint.post(exchange, data, beside=beside)
                 if not 200 <= reply.status < 300:
                     self._endpoint.handle_refusal(reply, "a notification or an answer", None, _ignore)
@@ -408,13 +408,17 @@ class HTTPChannel(Channel):
             _log.debug("not sent to %s: %s", self.name, error)
 
     @contextlib.contextmanager
-    def _open_exchange(self, deadline: Deadline, after_close: bool = False, may_log_in: bool = True) -> Iterator[Exchange]:
-        """Return an exchange that ends with the deadline and, unless *after_close*, with the channel.
+    def _open_exchange(self, seconds: Optional[float], after_close: bool = False, may_log_in: bool = True
+                       ) -> Iterator[Exchange]:
+        """Return an exchange that ends after some time and, unless *after_close*, with the channel.
 
-        :param may_log_in: whether a user may be asked to log in for it; the deadline is paused meanwhile.
+        :param seconds: that it may last; None for no limit.
+        :param may_log_in: whether a user may be asked to log in for it; that time does not count.
         """
+        clock = Clock()
+        deadline = Deadline(seconds, clock.now)
         exchange = Exchange(next_timeout_of(deadline.remaining, lambda: self._closed and not after_close), deadline.remaining,
-                            deadline if may_log_in else None)
+                            clock if may_log_in else None)
         exchange.may_log_in = may_log_in
         with self._lock:
             self._exchanges.add(exchange)
@@ -471,7 +475,7 @@ class HTTPChannel(Channel):
 
     def _end_session(self, id: str) -> None:
         try:
-            with self._open_exchange(Deadline(_SOON_SECONDS), after_close=True, may_log_in=False) as exchange:
+            with self._open_exchange(_SOON_SECONDS, after_close=True, may_log_in=False) as exchange:
                 self._endpoint.end_session(exchange, id)
         except (TransportError, Stopped) as error:
             _log.debug("the end of the session was not sent to %s: %s", self.name, error)

@@ -26,7 +26,8 @@ from ...rpc.threads import Loop
 from ...rpc.tracing import get_logger
 
 __all__ = [
-    "GetStream", "HTTPEndpoint", "ResumableStream", "SILENT_SECONDS", "SLICE_SECONDS", "network_of", "next_timeout_of",
+    "GetStream", "HTTPEndpoint", "ResumableStream", "SILENT_SECONDS", "SLICE_SECONDS", "asked_pause", "network_of",
+    "next_timeout_of",
 ]
 
 _log = get_logger(__name__)
@@ -128,7 +129,7 @@ class HTTPEndpoint:
         :raises RemoteError: the server answered the request with a JSON-RPC error.
         :raises HTTPStatusError: the server did not answer the request in JSON-RPC.
         """
-        status, is_json, after = reply.status, reply.kind == "application/json", _retry_after(reply)
+        status, is_json, after = reply.status, reply.kind == "application/json", asked_pause(reply)
         # JSON is read whole, up to the limit of a message, since it may be an error in JSON-RPC (HTTP-42).
         text = reply.read(self.line_limit).decode("utf-8", "replace") if is_json else reply.excerpt()
         message = jsonrpc.parse(text.encode("utf-8")) if is_json else None
@@ -194,7 +195,7 @@ def says_no_session(reply: Reply, text: str) -> bool:
     return bool(reply.session) and _NO_SESSION.search(text) is not None
 
 
-def _retry_after(reply: Reply) -> Optional[float]:
+def asked_pause(reply: Reply) -> Optional[float]:
     """Return the seconds after which a busy server asks to try again: a number, or until a date by the server's own clock."""
     value = reply.headers.get("retry-after", "").strip() if reply.status in _BUSY else ""
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", value):

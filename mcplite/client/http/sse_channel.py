@@ -17,10 +17,10 @@ from ...protocol.http.sse import EventParser
 from ...rpc.deadline import Deadline, undo
 from ...rpc.forks import foreign_error
 from ...rpc.interfaces import Channel, Network
-from ...rpc.pending import Pending
+from ...rpc.pending import Clock, Pending
 from ...rpc.threads import Workers
 from ...rpc.tracing import get_logger
-from .http_endpoint import network_of, next_timeout_of
+from .http_endpoint import asked_pause, network_of, next_timeout_of
 
 __all__ = ["SSEChannel"]
 
@@ -76,9 +76,10 @@ class SSEChannel(Channel):
         if self._reply is not None:
             return
         seconds = _ENDPOINT_SECONDS if self.open_timeout is None else min(self.open_timeout, _ENDPOINT_SECONDS)
-        deadline = self._open_deadline = Deadline(seconds)
-        # The deadline bounds the time of the server; it is paused while a user logs in.
-        self._stream = Exchange(self._next_timeout, clock=deadline)
+        # The deadline bounds the time of the server; it stands still while a user logs in.
+        clock = Clock()
+        deadline = self._open_deadline = Deadline(seconds, clock.now)
+        self._stream = Exchange(self._next_timeout, clock=clock)
         with undo(self.close):
             try:
                 reply = self._reply = self._client.send_authorized(self._stream, "GET", None, {"Accept": "text/event-stream"},
@@ -140,8 +141,9 @@ class SSEChannel(Channel):
         return self._messages.popleft()
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        deadline = Deadline(timeout)
-        exchange = Exchange(next_timeout_of(deadline.remaining, self._closed.is_set), deadline.remaining, deadline)
+        clock = Clock()
+        deadline = Deadline(timeout, clock.now)
+        exchange = Exchange(next_timeout_of(deadline.remaining, self._closed.is_set), deadline.remaining, clock)
         self._post(data, exchange, timeout)
 
     def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
@@ -182,8 +184,10 @@ class SSEChannel(Channel):
                 return  # the thread that interrupted it has left a reason with the call
             raise RequestTimeout(f"{self.name} did not take a message within {timeout or 0:g} s") from None
         if not 200 <= reply.status < 300:
-            raise HTTPStatusError(f"{self.name} answered a message with {reply.status}: {' '.join(text.split())[:200]}",
-                                  status=reply.status, body=text)
+            refusal = HTTPStatusError(f"{self.name} answered a message with {reply.status}: {' '.join(text.split())[:200]}",
+                                      status=reply.status, body=text)
+            refusal.retry_after = asked_pause(reply)
+            raise refusal
 
     def close(self) -> None:
         if not self._closed.is_set():

@@ -256,7 +256,7 @@ class ConnectionToServer(MessageHandler):
             if lost and error is not None:
                 self._disconnected(error)
             # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
-            self._mailbox.flush(_FLUSH_SECONDS)
+            self._mailbox.wait(_FLUSH_SECONDS)
         finally:
             self._mailbox.stop()
             self.workers.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
@@ -68,7 +69,8 @@ class LegacyClientSession(ClientSession):
         #: Held by the one thread that replaces a lost session; others wait for it.
         self._renewing = OpeningLock(_RENEWALS)
         #: Whether the server can lose the session without the connection. Then a call notes when it began, since a renewal
-        #: uses up its limits.
+        #: uses up its limits. Every other request than a call of a tool notes it as well, since a busy server may be asked
+        #: again.
         self._carries_headers = connection.channel.carries_headers
         #: Guards the two fields below; held for dictionary work.
         self._lock = threading.Lock()
@@ -192,13 +194,27 @@ class LegacyClientSession(ClientSession):
     def take_over(self, lost: ClientSession, waiting: Waiting) -> None:
         if isinstance(lost, LegacyClientSession):
             self._server_state = lost._server_state
-            self._restore(waiting)
+            with contextlib.suppress(RemoteError):  # it is logged, and the session can be used
+                self._restore(waiting)
 
     def _restore(self, waiting: Waiting) -> None:
+        """Send the requests that had changed the state of the lost session; those that are refused are forgotten.
+
+        :raises RemoteError: the first refusal, once all were sent.
+        """
         with self._lock:
             requests = list(self._server_state.items())
-        for _, (method, params) in sorted(requests, key=lambda item: item[0] is not None):  # the level first
-            self.peer.call(method, params, timeout=waiting.least(_HANDSHAKE_SECONDS), cancel=waiting.cancel)
+        refusal: Optional[RemoteError] = None
+        for key, (method, params) in sorted(requests, key=lambda item: item[0] is not None):  # the level first
+            try:
+                self.peer.call(method, params, timeout=waiting.least(_HANDSHAKE_SECONDS), cancel=waiting.cancel)
+            except RemoteError as error:
+                _log.warning("%s refuses %r in a new session, so it is left out: %s", self.name, method, error)
+                with self._lock:
+                    self._server_state.pop(key, None)  # it would be refused in the next session as well
+                refusal = refusal or error
+        if refusal is not None:
+            raise refusal
 
     def _remember(self, method: str, params: Optional[Dict[str, Any]]) -> None:
         """Remember a request that has changed the state of the session."""
@@ -231,7 +247,7 @@ class LegacyClientSession(ClientSession):
         return result
 
     def _call_renewing(self, call: Call) -> Dict[str, Any]:
-        begun = self.peer.now() if self._carries_headers else 0.0
+        begun = self.peer.now() if self._carries_headers or call.method != "tools/call" else 0.0
         try:
             return self._call(call)
         except SessionLost as error:

@@ -17,10 +17,11 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import TransportError
 from ...protocol.error_text import Option, OptionText
+from ...rpc.deadline import Deadline, poll_until
 from ...rpc.forks import renew
 from ...rpc.stdio.descriptors import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
@@ -288,9 +289,11 @@ class Child:
             if stderr != "inherit":
                 sink = open_sink(stderr)
                 undo.callback(sink.close)
-                ours, errors = _pipe(read=undo, write=theirs)
-                self._pump = StderrPump(ours, sink, label(arguments))
-                undo.callback(self._pump.discard)
+                with contextlib.ExitStack() as unread:
+                    ours, errors = _pipe(read=unread, write=theirs)
+                    self._pump = StderrPump(ours, sink, label(arguments))
+                    undo.callback(self._pump.discard)
+                    unread.pop_all()
             self._process = spawn(arguments, env=environment, cwd=folder, stdin=stdin, stdout=stdout, stderr=errors,
                                   pass_fds=pass_fds)
             theirs.close()
@@ -383,9 +386,7 @@ class Child:
 
     def wait_briefly(self) -> Optional[int]:
         """Give an ending process a moment to exit, and its stderr to arrive; return its status, None if it still runs."""
-        deadline = time.monotonic() + _BRIEF_SECONDS
-        while self.returncode is None and time.monotonic() < deadline:
-            time.sleep(_BRIEF_POLL_SECONDS)
+        poll_until(lambda: self.returncode is not None, Deadline(_BRIEF_SECONDS), _BRIEF_POLL_SECONDS)
         if self.returncode is not None and self._pump is not None:
             self._pump.wait(_BRIEF_SECONDS)
         return self.returncode
@@ -400,7 +401,8 @@ class Child:
         """
         if os.getpid() != self.owner:
             return
-        for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill),
+        terminate: Callable[[], object] = self._kill if sys.platform == "win32" else lambda: self._signal(signal.SIGTERM)
+        for seconds, step in ((grace, terminate), (signal_seconds, self._kill),
                               (signal_seconds, lambda: _log.warning("%s does not end, not even after SIGKILL", self.name))):
             exited = self._wait_exit(seconds)
             if exited:
@@ -427,21 +429,18 @@ class Child:
 
     def _wait_exit(self, seconds: float) -> bool:
         """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
+        if sys.platform == "win32" or not hasattr(select, "poll"):
+            return poll_until(lambda: self.returncode is not None, Deadline(seconds), _BRIEF_POLL_SECONDS)
         deadline = time.monotonic() + seconds
-        poll: Any = None
-        if sys.platform != "win32" and hasattr(select, "poll"):
-            poll = select.poll()
-            poll.register(self.exit_fd, select.POLLIN)
-            poll.register(self.stdout, select.POLLIN)
-            # Another thread may still read, and take what poll has announced: never block in read.
-            os.set_blocking(self.stdout, False)
+        poll = select.poll()
+        poll.register(self.exit_fd, select.POLLIN)
+        poll.register(self.stdout, select.POLLIN)
+        # Another thread may still read, and take what poll has announced: never block in read.
+        os.set_blocking(self.stdout, False)
         while self.returncode is None:
             pause = deadline - time.monotonic()
             if pause <= 0:
                 return False
-            if poll is None:
-                time.sleep(min(pause, _BRIEF_POLL_SECONDS))
-                continue
             ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _BRIEF_POLL_SECONDS)))}
             if self.exit_fd in ready:
                 return True
@@ -457,12 +456,6 @@ class Child:
             return True
         except OSError:
             return False
-
-    def _terminate(self) -> None:
-        if sys.platform == "win32":
-            self._kill()
-        else:
-            self._signal(signal.SIGTERM)
 
     def _kill(self) -> None:
         if sys.platform == "win32":
@@ -498,9 +491,5 @@ class Child:
         self._process.wait()
         if status is not None:
             self._process.returncode = status  # subprocess would say 0 if the host has reaped it in this moment
-        deadline = time.monotonic() + _ORPHAN_SECONDS
-        while self._signal(0):
-            if time.monotonic() >= deadline:
-                self._signal(signal.SIGKILL)
-                break
-            time.sleep(_BRIEF_POLL_SECONDS)
+        if not poll_until(lambda: not self._signal(0), Deadline(_ORPHAN_SECONDS), _BRIEF_POLL_SECONDS):
+            self._signal(signal.SIGKILL)

@@ -7,8 +7,6 @@ import codecs
 import io
 import os
 import re
-import select
-import sys
 import threading
 from typing import IO, TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union, cast
 
@@ -16,7 +14,7 @@ from ...errors import TransportError
 from ...protocol.error_text import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import release, renew
-from ...rpc.stdio.descriptors import InputWait, cancel_read, has_input
+from ...rpc.stdio.descriptors import open_input
 from ...rpc.threads import Loop, start_thread, wait_for_end
 from ...rpc.tracing import get_logger
 from ...types.lazy_dataclass import Record, record
@@ -58,7 +56,6 @@ def stderr_of(server: str, target: StderrTarget) -> StderrTarget:
 _TAIL_BYTES = 64 << 10
 #: A line that does not end is passed on in pieces of this many characters.
 _LONGEST_LINE = 64 << 10
-_CHUNK = 65536
 #: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen when it was enlarged.
 _MOST_CHUNKS_AFTER_STOP = 17
 #: Seconds that closing waits for the sink that takes a line.
@@ -124,14 +121,15 @@ def _writer(file: IO[Any]) -> Callable[[str], object]:
 class StderrPump:
     """Reads a child's stderr until it ends, so that the child does not block on a full pipe (STD-06, REL-05).
 
-    :param fd: our end of the pipe; the pump's thread closes it.
+    :param fd: our end of the pipe; the pump closes it.
     :param sink: takes the lines; while it is slow, the child blocks once its pipe is full.
     :param name: the child's, for logs.
     :raises TransportError: the system has no descriptors for it.
     """
 
     def __init__(self, fd: int, sink: Sink, name: str) -> None:
-        self._fd = fd
+        # A grandchild may keep stderr open without end, and so the wait for it can be ended.
+        self._source = open_input(fd, f"stderr of {name}")
         self._sink = sink
         self._name = name
         #: Guards ``_tail``; held while a chunk is added or the tail is copied.
@@ -145,9 +143,6 @@ class StderrPump:
         self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # A grandchild may keep stderr open without end, and so the wait for it can be ended. Not on Windows, where pipes
-        # cannot be polled: the job object ends grandchildren, and a read can be cancelled.
-        self._wait = InputWait(fd, f"stderr of {name}") if hasattr(select, "poll") else None
         self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
@@ -172,12 +167,9 @@ class StderrPump:
     def stop(self, timeout: float) -> None:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds, and two more for a slow sink."""
         self._stopping, thread = True, self._thread
-        if self._wait is not None:
-            self._wait.end()
+        self._source.end()
         if thread is not None and threading.get_ident() == thread.ident:
             return
-        if self._wait is None and thread is not None and not self._finished.is_set():
-            cancel_read(thread)
         if not self.wait(timeout):
             # The sink still takes a line. No further line is passed to it.
             self._dropping = True
@@ -186,16 +178,14 @@ class StderrPump:
             wait_for_end(thread, Deadline(timeout))
 
     def discard(self) -> None:
-        """Free the pump's own descriptors, when its thread was not started; *fd* stays open."""
-        if self._wait is not None:
-            self._wait.close()
+        """Free the descriptors, when the thread was not started."""
+        self._source.close()
 
     def let_go(self) -> None:
         """Release all descriptors in a forked process, where the thread does not run."""
-        renew(self, self._wait)
-        if not self._finished.is_set():
-            for fd in (self._fd, *(() if self._wait is None else self._wait.ends)):
-                release(fd)
+        renew(self, self._source)
+        for fd in self._source.owned:
+            release(fd)
 
     def _run(self) -> None:
         try:
@@ -208,19 +198,12 @@ class StderrPump:
                 self._guard(self._sink.close)
             finally:
                 self._finished.set()
-                os.close(self._fd)
-                if self._wait is not None:
-                    self._wait.close()
+                self._source.close()
 
     def _pump(self) -> None:
         """Read chunks and pass their lines on, until the end."""
         while self._ready():
-            try:
-                chunk = os.read(self._fd, _CHUNK)
-            except OSError:
-                if sys.platform == "win32" and self._stopping:
-                    continue  # the read was cancelled
-                raise
+            chunk = next(map(*self._source.next_chunk))
             if not chunk:
                 return
             self._keep(chunk)
@@ -233,15 +216,10 @@ class StderrPump:
 
     def _ready(self) -> bool:
         """Wait until stderr can be read; return False when the pump was stopped and has read the rest."""
-        if self._wait is None:
-            stopped = self._stopping
-            ready = not stopped or has_input(self._fd)
-        else:
-            events = [fd for fd, _ in self._wait.poll(None)]
-            stopped, ready = self._wait.woken_fd in events, self._fd in events
+        ready = [fd for fd, _ in self._source.poll()]
         # Bounded: a grandchild may never stop writing.
-        self._chunks_left -= stopped
-        return ready and self._chunks_left > 0
+        self._chunks_left -= self._stopping
+        return self._source.fd in ready and self._chunks_left > 0
 
     def _keep(self, chunk: bytes) -> None:
         with self._lock:

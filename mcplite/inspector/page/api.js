@@ -80,18 +80,23 @@ const EVENTS = [
   "walk",
 ];
 
-// Opens the stream of events. The browser resumes it by itself; outage(true) is called when it breaks, outage(false)
-// when it is back.
-export function events(receive, outage) {
-  const source = new EventSource(withKey("/api/events"));
+// Opens the stream of events behind the event of a number. The browser resumes the stream by itself; outage(true) is
+// called when it breaks, outage(false) when it is back.
+export function events(receive, outage, after = "0") {
+  const source = new EventSource(withKey(`/api/events?after=${after}`));
+  let last = after;
   for (const name of EVENTS) {
-    source.addEventListener(name, (event) => receive(name, JSON.parse(event.data)));
+    source.addEventListener(name, (event) => {
+      last = event.lastEventId;
+      receive(name, JSON.parse(event.data));
+    });
   }
   source.addEventListener("open", () => outage(false));
   source.addEventListener("error", () => {
     outage(true);
-    // If the answer was no event stream, the browser does not try again, so the page does.
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => events(receive, outage), 2000);
+    // If the answer was no event stream, the browser does not try again, so the page does. A new source knows no last
+    // event.
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => events(receive, outage, last), 2000);
   });
   return source;
 }

@@ -1,8 +1,9 @@
 """The descriptors of pipes: how they are made, written without blocking and waited for, and what Windows does otherwise.
 
-:mod:`.pipes`, the streams of the user and the child processes of clients are built on them. A thread that reads waits in
-:class:`InputWait`, so that another one can wake it; on Windows, where pipes cannot be polled, a :class:`PipeReader` reads.
-The command lines and the login of OAuth ask whether a stream is a terminal, where a person may read and type.
+:mod:`.pipes`, the streams of the user and the child processes of clients are built on them. A thread that reads waits in an
+:class:`Input`. :func:`open_input` returns one that another thread can wake: an :class:`InputWait`, or, where pipes cannot be
+polled, as on Windows, a :class:`PipeReader`. The command lines and the login of OAuth ask whether a stream is a terminal,
+where a person may read and type.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import select
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, List, Optional, TextIO, Tuple
 
 from ...errors import TransportError
 from ..deadline import WakeSignal
 from ..threads import Loop, start_thread
 
 __all__ = [
-    "CHUNK_BYTES", "INPUT", "InputWait", "PIPE_CLOSED", "PipeReader", "cancel_read", "has_input", "has_reader", "is_terminal",
-    "make_pipe", "set_nonblocking", "write_piece",
+    "CHUNK_BYTES", "INPUT", "Input", "InputWait", "PASSING", "PIPE_CLOSED", "PipeReader", "cancel_read", "has_reader",
+    "is_terminal", "make_pipe", "open_input", "set_nonblocking", "write_piece",
 ]
 
 #: A function that returns the next chunk, and an iterable for each of its arguments.
@@ -34,6 +35,8 @@ INPUT = 1
 #: Chunks that a thread keeps before it waits for the channel to take them.
 _MOST_CHUNKS = 16
 
+#: Faults of a read that pass, as when another process has read what was there.
+PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 #: The number of the error of a write to a pipe or stream whose reader has closed it.
 PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
 #: Bytes that a pipe holds: as many as one of Linux does. Windows has 4,096 otherwise.
@@ -64,19 +67,6 @@ def cancel_read(thread: threading.Thread) -> bool:
                 thread.join(_CANCEL_PAUSE_SECONDS)
             kernel.CloseHandle(handle)
     return not thread.is_alive()
-
-
-def has_input(fd: int) -> bool:
-    """Return whether a read from a pipe, on Windows, would return at once with bytes."""
-    if sys.platform == "win32":
-        import _winapi
-        import msvcrt
-
-        try:
-            return _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd))[0] != 0
-        except OSError:  # it was broken off by the other side, and nothing is left in it
-            return False
-    raise NotImplementedError
 
 
 def has_reader(fd: int) -> bool:
@@ -134,96 +124,113 @@ def write_piece(fd: int, data: "bytes | memoryview") -> int:
     raise NotImplementedError
 
 
-class InputWait:
+class Input:
+    """Where one thread reads chunks, and frees the descriptors when no thread reads any more.
+
+    As it is, it waits inside the read, and nothing ends that wait: so are streams read that cannot be polled.
+
+    :param fd: what :meth:`poll` reports when there is something to read.
+    :param next_chunk: the function that reads a chunk, and an iterable for each of its arguments, for ``map``.
+    """
+
+    #: The descriptor that is reported besides when the wait was woken.
+    woken_fd = -1
+
+    def __init__(self, fd: int, next_chunk: _NextChunk) -> None:
+        self.fd = fd
+        #: What :meth:`poll` returns if there is input, and nothing more has happened.
+        self.input_only = [(fd, INPUT)]
+        self.next_chunk = next_chunk
+        #: The descriptors that :meth:`close` closes; its user may add others.
+        self.owned: List[int] = []
+        #: Guards ``owned`` and what wakes the wait; held for one byte, or while one descriptor is closed. A signal handler may
+        #: wake in the middle of a wake-up, so it can be nested.
+        self._lock = threading.RLock()
+
+    def watch(self, fd: int, events: int, /) -> None:
+        """Report these events of another descriptor as well, where that is possible."""
+
+    def poll(self, milliseconds: Optional[float] = None, /) -> List[Tuple[int, int]]:
+        """Wait for so many milliseconds, or without a limit; return what is ready: descriptors with their events."""
+        return self.input_only
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+
+    def drain(self) -> None:
+        """Take the wake-ups."""
+
+    def discard(self) -> None:
+        """Keep nothing of what comes from now on: the thread that waits for the other side to end reads it."""
+
+    def end(self) -> None:
+        """End the present wait, and each one from now on that finds nothing to read."""
+
+    def close(self) -> None:
+        """Free the descriptors; no thread waits any more."""
+        self.end()
+        with self._lock:
+            fds, self.owned = self.owned, []
+        for fd in fds:
+            os.close(fd)
+
+
+class InputWait(Input):
     """Waits until a descriptor can be read, or until another thread wakes it, where pipes can be polled.
 
-    One thread waits, and closes this when no thread waits any more. All may wake it, or end its waits for good.
-
-    :param fd: of the caller, which closes it.
+    :param fd: of the caller, which closes it or adds it to ``owned``.
     :param name: of the peer, for errors.
     :raises TransportError: the system has no descriptors for it.
     """
 
-    #: The descriptor that is reported when the wait was woken, and the one that wakes it; -1 once they are closed.
-    woken_fd: int
+    #: The descriptor that wakes the wait; -1 once it is closed.
     _wake_fd: int
-    _lock: threading.RLock
-    #: Adds a descriptor with the events to report.
-    watch: Callable[[int, int], object]
-    #: Waits for so many milliseconds, or without a limit for None; returns what is ready: descriptors with their events.
-    poll: Callable[[Optional[float]], List[Tuple[int, int]]]
-    #: The function that reads a chunk, and its arguments, for ``map``.
-    next_chunk: _NextChunk
 
     def __init__(self, fd: int, name: str) -> None:
         if sys.platform == "win32":
             raise NotImplementedError("a PipeReader reads there")
+        super().__init__(fd, (os.read, (fd,), (CHUNK_BYTES,)))
         try:
-            self.woken_fd, self._wake_fd = os.pipe()
+            self.woken_fd, self._wake_fd = self.owned[:] = os.pipe()
         except OSError as error:
             raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
-        for end in self.ends:
+        for end in self.owned:
             os.set_blocking(end, False)
-        #: Guards ``_wake_fd`` and the change of ``woken_fd``; held for one byte, or while one is closed. A signal handler may
-        #: wake in the middle of a wake-up, so it can be nested.
-        self._lock = threading.RLock()
         poll = select.poll()
-        self.watch, self.poll, self.next_chunk = poll.register, poll.poll, (os.read, (fd,), (CHUNK_BYTES,))
+        self.watch, self.poll = poll.register, poll.poll  # type: ignore[method-assign, unused-ignore]  # on Windows
         for one in (fd, self.woken_fd):
             self.watch(one, INPUT)
 
-    @property
-    def ends(self) -> List[int]:
-        """Its own descriptors that are open."""
-        return [fd for fd in (self.woken_fd, self._wake_fd) if fd >= 0]
-
     def wake(self) -> None:
-        """End the present wait, or the next one."""
         with self._lock:
             if self._wake_fd >= 0:
                 with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups that were not taken
                     os.write(self._wake_fd, b"\0")
 
     def drain(self) -> None:
-        """Take the wake-ups."""
         with contextlib.suppress(BlockingIOError):  # the thread that waited before has taken them
             os.read(self.woken_fd, 4096)
 
-    def discard(self) -> None:
-        """Do nothing: what comes from now on is read by the thread that waits for the other side to end."""
-
     def end(self) -> None:
-        """End the present wait and each one from now on."""
         with self._lock:
             fd, self._wake_fd = self._wake_fd, -1
             if fd >= 0:
-                os.close(fd)
-
-    def close(self) -> None:
-        """Free the descriptors; no thread waits any more."""
-        self.end()
-        with self._lock:
-            fd, self.woken_fd = self.woken_fd, -1
-            if fd >= 0:
+                self.owned.remove(fd)
                 os.close(fd)
 
 
-class PipeReader:
+class PipeReader(Input):
     """A thread that reads a descriptor and closes it at the end: what :class:`InputWait` is where pipes cannot be polled.
 
     :param fd: where to read; from now on it belongs to the thread.
     :param name: of the thread.
     """
 
-    woken_fd = -1
-    ends: Sequence[int] = ()
-
     def __init__(self, fd: int, name: str) -> None:
-        self._fd = fd
         self._name = name
         #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
         self.chunks: List[bytes] = []
-        self.next_chunk: _NextChunk = (self.chunks.pop, (0,))
+        super().__init__(fd, (self.chunks.pop, (0,)))
         #: Set for each chunk, and by wake(). No SimpleQueue: up to Python 3.10 its get() may wait for ever if time is short.
         self._news, self._woken = WakeSignal(), False
         self._room = threading.Event()
@@ -231,24 +238,20 @@ class PipeReader:
         # Started here; ended by the end of the pipe or by close(); blocks in os.read, or until the channel takes chunks.
         self._thread = start_thread(self._run, name)
 
-    def poll(self, milliseconds: Optional[float]) -> List[Tuple[int, int]]:
-        """Wait until there are chunks; return nothing after that time, or when it was woken."""
+    def poll(self, milliseconds: Optional[float] = None, /) -> List[Tuple[int, int]]:
+        """Wait until there are chunks; return nothing after that time, or when it was woken, which takes the wake-up."""
         while not self.chunks:
             self._room.set()
             if self._woken or not self._news.wait(None if milliseconds is None else milliseconds / 1000):
                 self._woken = False
                 return []
-        return [(self._fd, INPUT)]
+        return self.input_only
 
     def wake(self) -> None:
-        """Make :meth:`poll` return."""
         self._woken = True
         self._news.set()
 
     end = wake
-
-    def drain(self) -> None:
-        """Do nothing: :meth:`poll` has taken the wake-up."""
 
     def discard(self) -> None:
         """Read on, and keep nothing from now on, so that a program that is ending is not kept by a full pipe."""
@@ -257,6 +260,7 @@ class PipeReader:
 
     def close(self) -> None:
         """End the thread, if the system can cancel its read. Otherwise the thread ends with the pipe."""
+        super().close()
         if not self._stopped:
             self._stopped = True
             self._room.set()
@@ -266,13 +270,15 @@ class PipeReader:
         try:
             Loop(self._name, self._read).run()
         finally:
-            os.close(self._fd)
+            os.close(self.fd)
 
     def _read(self) -> None:
         while not self._stopped:
             try:
-                chunk = os.read(self._fd, CHUNK_BYTES)
-            except OSError:
+                chunk = os.read(self.fd, CHUNK_BYTES)
+            except OSError as error:
+                if error.errno in PASSING:
+                    raise
                 chunk = b""  # it was broken off by the other side, or cancelled here
             if self._discarding and chunk:
                 continue
@@ -285,6 +291,19 @@ class PipeReader:
             while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
                 self._room.wait()
                 self._room.clear()
+
+
+def open_input(fd: int, name: str) -> Input:
+    """Return the input that reads a descriptor on this system, and closes it.
+
+    :param name: of the peer, for errors and for the name of a thread.
+    :raises TransportError: the system has no descriptors or no thread for it; *fd* stays open.
+    """
+    if not hasattr(select, "poll"):
+        return PipeReader(fd, f"mcplite pipe of {name}")
+    source = InputWait(fd, name)
+    source.owned.append(fd)
+    return source
 
 
 def is_terminal(stream: Optional[TextIO]) -> bool:

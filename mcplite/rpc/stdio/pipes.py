@@ -1,11 +1,17 @@
-"""A channel over two file descriptors with newline framing; the stdio transports of both sides are built on it.
+"""Channels with newline framing: what all have in common, and the one over two descriptors, for stdio on both sides.
 
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a caller can read with a
 deadline, and another thread can interrupt it::
 
-    read() --> poll: input, nothing else --> os.read --> lines
+    read() --> poll: input, nothing else --> a chunk --> lines
                poll: woken, or too late  --> None
                poll: the process ended   --> the error of every read from now on
+
+Any thread may close a channel at any time::
+
+    idle    --read()-->  reading  --a message, a wake-up, an error, or too late-->  idle
+    idle    --close()--> closed
+    reading --close()--> leaving  --the thread that reads frees its side-->  closed
 
 The rule for descriptors, here and wherever two threads may touch one: the number of a closed descriptor belongs to the
 next file that any thread opens, so a late read or write would take from that file, or damage it. Therefore
@@ -20,27 +26,25 @@ A socket object keeps the rule by itself but for an instant inside its calls: it
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import sys
 import threading
 import time
-from typing import List, Optional, Tuple, Union
+from typing import List, Optional, Tuple
 
 from ...errors import ConnectionClosed, RequestTimeout, copied, nested_call
 from ...protocol.framing import LineBuffer
 from ..forks import foreign_error, ownership, release, renew
 from ..interfaces import Channel, Network
 from ..pending import Pending
-from .descriptors import INPUT, InputWait, PipeReader, has_reader, write_piece
+from .descriptors import INPUT, PASSING, Input, has_reader, open_input, write_piece
 
-__all__ = ["PipeChannel"]
+__all__ = ["LineChannel", "PipeChannel"]
 
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed, or its call given up.
 _SLICE_SECONDS = 0.2
-#: Faults of a read that pass, as when another process has read what was there, and how often in a row they are waited out.
-_PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
+#: How often in a row faults of a read that pass are waited out, and how long each time.
 _MOST_PASSING = 20
 _PASSING_SECONDS = 0.05
 #: What a channel has to write when it has written all.
@@ -49,56 +53,41 @@ _NOTHING: Tuple[bytes, bytes, List[int]] = (b"", b"", [])
 _LONG_BYTES = 65_536
 
 
-class PipeChannel(Channel):
-    """Carries messages as lines over a pair of descriptors, which the channel owns and closes.
+class LineChannel(Channel):
+    """Carries messages as lines: one thread reads an input, and one at a time writes.
 
-    :param read_fd: where messages come from.
-    :param write_fd: where messages go; set non-blocking before, writes can time out.
+    A subclass writes what :attr:`_latest` says in ``_flush``, and closes its output in ``_close_output``.
+
+    :param source: where messages come from; the channel closes it.
     :param name: how errors name the peer.
     :param line_limit: bytes that one message may have; of a longer line that comes, a :class:`~.framing.CutLine` is read.
-    :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
     :param end_unread: whether the connection is over as soon as the other side reads nothing more; else when it sends nothing
         more.
-    :raises TransportError: the system has no descriptors for it; those that were given stay open.
     """
 
-    interruptible = True
+    #: What the peer did, for the error of a write that took too long.
+    _fault_of_reader = "does not read its input, and its pipe is full"
+    #: The descriptor that is written; -1 when it is closed, or if there is none.
+    _write_fd = -1
 
-    def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
-                 watch_fd: Optional[int] = None, end_unread: bool = False) -> None:
+    def __init__(self, source: Input, *, name: str, line_limit: int, end_unread: bool = False) -> None:
         self.name = name
-        self._read_fd, self._write_fd = read_fd, write_fd
         self._lines = LineBuffer(line_limit)
         self.most_bytes = line_limit
-        #: Guards ``_closed`` and ``_read_side``; held for assignments only.
+        #: Guards ``_closed``; held for assignments only.
         self._close_lock = threading.RLock()
         self._closed = False
         #: What ended the connection; None while it lasts. The other side may still read then, unless ``_unread`` is set.
         self._error: Optional[ConnectionClosed] = None
         self._end_unread = end_unread
         self._unread = False
-        #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
+        #: Whether a thread is inside :meth:`read`; it frees what it reads if the channel is closed meanwhile.
         self._reading = False
-        #: Waits for input: in the poll of the system, or for a thread that reads.
-        self._source: Union[InputWait, PipeReader]
-        #: What the thread inside :meth:`read` uses, besides the source; empty once it is closed.
-        self._read_side = [] if watch_fd is None else [watch_fd]
-        #: What the poll returns if there is input, and nothing more has happened.
-        self._input_only = [(read_fd, INPUT)]
-        if hasattr(select, "poll"):
-            self._source = InputWait(read_fd, name)
-            self._read_side.append(read_fd)
-            if watch_fd is not None:
-                self._source.watch(watch_fd, INPUT)
-            if end_unread and write_fd != read_fd:
-                self._source.watch(write_fd, 0)  # which tells when it has no reader any more
-        else:
-            self._source = PipeReader(read_fd, f"mcplite pipe of {name}")
-        self._poll, self._next_chunk = self._source.poll, self._source.next_chunk
-        self.consume = self._lines.drop  # type: ignore[method-assign]
+        self._source = source
+        self._poll, self._input_only, self._next_chunk = source.poll, source.input_only, source.next_chunk
         #: Set when the write end is to be closed, by the thread that ends a write if one is in progress.
         self._input_over = False
-        #: Keeps one message whole on the descriptor; held while it is written.
+        #: Keeps one message whole on the output; held while it is written.
         self._write_lock = threading.RLock()
         self._writes_here = ownership(self._write_lock)
         #: The latest message, its line end if that is apart, and how many bytes each write has written. If its writer was
@@ -106,10 +95,6 @@ class PipeChannel(Channel):
         self._latest = _NOTHING
         #: The error for every use in a forked process; None in the process that has the descriptors.
         self._foreign: Optional[ConnectionClosed] = None
-
-    @property
-    def network(self) -> Network:
-        return Network("pipe")
 
     @property
     def buffered(self) -> bool:
@@ -159,7 +144,7 @@ class PipeChannel(Channel):
                         if self._end_unread and self._write_fd in fds:
                             self._unread, self._error = True, ConnectionClosed(f"{self.name} reads nothing more")
                             continue
-                        if self._read_fd not in fds:
+                        if self._source.fd not in fds:
                             # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
                             self._error = self.closed_error()
                             continue
@@ -168,7 +153,7 @@ class PipeChannel(Channel):
                     lines.arrived.extend(map(*self._next_chunk))
                 except OSError as error:
                     faults += 1
-                    if error.errno in _PASSING and faults < _MOST_PASSING:
+                    if error.errno in PASSING and faults < _MOST_PASSING:
                         time.sleep(_PASSING_SECONDS)
                         continue
                     self._error = self._unreadable(error)
@@ -209,7 +194,118 @@ class PipeChannel(Channel):
             if self._input_over:
                 self.close_input(0)
 
-    write_request = write
+    def _unreadable(self, error: OSError) -> ConnectionClosed:
+        """Return the error for a read that failed."""
+        return ConnectionClosed(f"reading from {self.name} failed: {error.strerror or error}")
+
+    def _broken(self, error: OSError) -> ConnectionClosed:
+        """Return the error for a write that failed."""
+        return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
+
+    def _pause(self, end: Optional[float], call: Optional[Pending]) -> float:
+        """Return the seconds to wait for the other side to read, until this is asked again.
+
+        :raises RequestTimeout: the time is over, or the call was interrupted.
+        """
+        remaining = _SLICE_SECONDS if end is None else end - time.monotonic()
+        if remaining <= 0 or (call is not None and call.interrupted):
+            raise RequestTimeout(f"{self.name} {self._fault_of_reader}")
+        return min(remaining, _SLICE_SECONDS)
+
+    def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
+        """Write the rest of the latest message, with the write lock held.
+
+        :param end: the monotonic time until which that is to be done; None for no limit.
+        :param call: ends it when it is interrupted.
+        """
+        raise NotImplementedError
+
+    def _close_output(self) -> None:
+        """Close what is written, with the write lock held; more than once."""
+        raise NotImplementedError
+
+    def close_input(self, timeout: float) -> None:
+        """Close the write end: the peer reads the end of its input.
+
+        :param timeout: seconds to wait for a write in progress; one that takes longer closes the write end when it is over.
+        """
+        self._input_over = True
+        held: List[bool] = []
+        try:
+            held += map(self._write_lock.acquire, (True,), (timeout,))
+            if True in held:
+                self._close_output()
+        finally:
+            if True in held:
+                self._write_lock.release()
+
+    def close(self) -> None:
+        """Close every descriptor, those in use by another thread as soon as it has left."""
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._end_reading()
+        # Before what is read, so that a peer behind pipes ends and closes its side.
+        self.close_input(timeout=2 * _SLICE_SECONDS)
+        if not self._reading:
+            self._close_read_side()
+
+    def _end_reading(self) -> None:
+        """Wake the thread that reads, which finds the channel closed."""
+        self._source.end()
+
+    def _close_read_side(self) -> None:
+        """Free what is read, which no thread reads any more; by two threads at once."""
+        self._source.close()
+
+    def let_go(self, owner: int) -> None:
+        """Let go of every descriptor in a forked process; the client or the server that has the channel calls this there.
+
+        :param owner: the id of the process that has the channel.
+        """
+        renew(self, self._source)
+        if self._closed:
+            return
+        self._closed = True
+        self._foreign = foreign_error(self.name, owner, "open one in this process")
+        for fd in self._descriptors():
+            release(fd)
+
+    def _descriptors(self) -> List[int]:
+        """Return the descriptors that the channel closes, the write end first."""
+        return [self._write_fd, *self._source.owned]
+
+
+class PipeChannel(LineChannel):
+    """Carries messages as lines over a pair of descriptors, which the channel owns and closes.
+
+    :param read_fd: where messages come from.
+    :param write_fd: where messages go; set non-blocking before, writes can time out.
+    :param name: how errors name the peer.
+    :param line_limit: bytes that one message may have; of a longer line that comes, a :class:`~.framing.CutLine` is read.
+    :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
+    :param end_unread: whether the connection is over as soon as the other side reads nothing more; else when it sends nothing
+        more.
+    :raises TransportError: the system has no descriptors for it; those that were given stay open.
+    """
+
+    interruptible = True
+    network = Network("pipe")
+
+    def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
+                 watch_fd: Optional[int] = None, end_unread: bool = False) -> None:
+        source = open_input(read_fd, name)
+        if watch_fd is not None:
+            source.watch(watch_fd, INPUT)
+            source.owned.append(watch_fd)
+        if end_unread and write_fd != read_fd:
+            source.watch(write_fd, 0)  # which tells when it has no reader any more
+        super().__init__(source, name=name, line_limit=line_limit, end_unread=end_unread)
+        self._write_fd = write_fd
+        self.consume = self._lines.drop  # type: ignore[method-assign]
+
+    write_request = LineChannel.write
 
     @property
     def _unsent(self) -> int:
@@ -218,8 +314,7 @@ class PipeChannel(Channel):
         return len(data) + len(line_end) - sum(written)
 
     def _flush(self, end: Optional[float], call: Optional[Pending]) -> None:
-        # Called with the write lock held; to be done until the monotonic time *end*, or until the call is interrupted. The
-        # number of bytes written is stored inside the same call into C, for the reason given in read().
+        # The number of bytes written is stored inside the same call into C, for the reason given in read().
         data, line_end, written = self._latest
         total, sent = len(data), sum(written) if written else 0
         if line_end:
@@ -245,24 +340,6 @@ class PipeChannel(Channel):
                     self.wake()
                 raise broken from error
 
-    def _unreadable(self, error: OSError) -> ConnectionClosed:
-        """Return the error for a read that failed."""
-        return ConnectionClosed(f"reading from {self.name} failed: {error.strerror}")
-
-    def _broken(self, error: OSError) -> ConnectionClosed:
-        """Return the error for a write that failed."""
-        return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
-
-    def _pause(self, end: Optional[float], call: Optional[Pending]) -> float:
-        """Return the seconds to wait for the other side to read, until this is asked again.
-
-        :raises RequestTimeout: the time is over, or the call was interrupted.
-        """
-        remaining = _SLICE_SECONDS if end is None else end - time.monotonic()
-        if remaining <= 0 or (call is not None and call.interrupted):
-            raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
-        return min(remaining, _SLICE_SECONDS)
-
     def _wait_writable(self, pause: float) -> None:
         if sys.platform != "win32" and hasattr(select, "poll"):
             poll = select.poll()
@@ -277,53 +354,7 @@ class PipeChannel(Channel):
     def wake(self) -> None:
         self._source.wake()
 
-    def close_input(self, timeout: float) -> None:
-        """Close the write end: the peer reads the end of its input.
-
-        :param timeout: seconds to wait for a write in progress; one that takes longer closes the write end when it is over.
-        """
-        self._input_over = True
-        held: List[bool] = []
-        try:
-            held += map(self._write_lock.acquire, (True,), (timeout,))
-            if self._write_fd >= 0 and True in held:
-                fd, self._write_fd = self._write_fd, -1
-                os.close(fd)
-        finally:
-            if True in held:
-                self._write_lock.release()
-
-    def close(self) -> None:
-        """Close every descriptor, those in use by another thread as soon as it has left."""
-        with self._close_lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._source.end()
-        self.close_input(timeout=2 * _SLICE_SECONDS)
-        if not self._reading:
-            self._close_read_side()
-
-    def _close_read_side(self) -> None:
-        with self._close_lock:
-            fds, self._read_side = self._read_side, []
-        for fd in fds:
+    def _close_output(self) -> None:
+        fd, self._write_fd = self._write_fd, -1
+        if fd >= 0:
             os.close(fd)
-        self._source.close()
-
-    def let_go(self, owner: int) -> None:
-        """Let go of every descriptor in a forked process; the client or the server that has the channel calls this there.
-
-        :param owner: the id of the process that has the channel.
-        """
-        renew(self, self._source)
-        if self._closed:
-            return
-        self._closed = True
-        self._foreign = foreign_error(self.name, owner, "open one in this process")
-        for fd in self._descriptors():
-            release(fd)
-
-    def _descriptors(self) -> List[int]:
-        """Return the descriptors that the channel closes, the write end first."""
-        return [self._write_fd, *self._read_side, *self._source.ends]

@@ -268,6 +268,7 @@ class Catalog:
     def change_description(self, **changes: Any) -> None:
         """Replace some fields of the server's description."""
         self.description = changed(self.description, **changes)
+        self._identities, self._result_ends = {}, {}
 
     def stamp(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
         """Change a result in place: add the members of every modern result; return it (STAT-06, STAT-10)."""

@@ -514,6 +514,7 @@ class Registry:
                                 self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}
             self.completes = True
+            self.kinds["templates" if kind == "resource" else "prompts"].version += 1  # for the parts that callers see
 
     def choices(self, kind: str, name: str, argument: str) -> List[str]:
         """Return the texts that one argument of a prompt ("prompt") or template ("resource") takes; none if it takes others."""

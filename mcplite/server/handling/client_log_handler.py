@@ -3,6 +3,7 @@
 :meth:`Server.logging_handler` loads it.
 """
 
+import contextlib
 import logging
 
 from ...errors import MCPError
@@ -52,7 +53,8 @@ class ClientLogHandler(logging.Handler):
                 return
             for session in self._runtime.sessions:
                 if session.principal is None:
-                    session.log(level, text, record.name)
+                    with contextlib.suppress(MCPError):  # it has disconnected; the others get the record
+                        session.log(level, text, record.name)
         except MCPError:
             return  # cancelled or disconnected
         except Exception:

@@ -70,11 +70,13 @@ class Context:
     params: Dict[str, Any]
     #: The runtime of the server whose handler runs: the session's, or that of a mounted server.
     runtime: Runtime
-    #: Guards the throttles, the last progress value, the progress held back, the asker and the number of questions; held for
-    #: arithmetic only.
+    #: Guards the throttles, the last progress value and the progress held back, the number of questions and the making of the
+    #: asker; held for a moment.
     _lock: threading.Lock
     #: Progress that was held back, to be sent before the result.
     held_progress: Optional[Dict[str, Any]]
+    #: Whether the handler has asked the client something, and waited for the answer.
+    has_asked: bool
 
     # Defaults on the class: a context is created for every request, and most handlers never use these.
     _progress: Optional[Throttle] = None
@@ -83,8 +85,6 @@ class Context:
     _dropped = 0
     _asker: "Optional[Asker]" = None
     _questions = 0
-    #: Whether the handler has asked the client something, and waited for the answer.
-    has_asked: bool
     #: The time limit of the call, which is paused while the handler waits for an answer; None for no limit.
     _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
@@ -495,9 +495,8 @@ class Context:
 
     def _get_asker(self) -> "Asker":
         if self._asker is None:
-            asker = self.session.create_asker(self)
-            with self._lock:  # several threads of a handler may ask at once
-                self._asker = self._asker or asker
+            with self._lock:  # threads of the handler share one
+                self._asker = self._asker or self.session.create_asker(self)
         return self._asker
 
     def _ask(self, question: Question) -> Any:
@@ -547,10 +546,10 @@ class RequestContext(Context):
 
     #: The answers that the request has brought, by key; each of them is used once.
     given: Dict[str, Any] = {}
-    has_asked = False
     #: The record of the answers so far, if the handler is called again with them.
     replay_log: "Optional[ReplayLog]" = None
 
+    has_asked = False
     #: Whether the present questions are those of a returned ``InputRequired``. Then the handler is called again
     #: with the answers.
     asked_by_return = False
@@ -607,7 +606,7 @@ class RequestContext(Context):
         incoming = self.incoming
         if incoming.size < COSTLY:
             return function.bind(arguments)
-        with self.session.runtime.turns.turn(incoming.sender, lambda: self.cancelled):
+        with self.session.runtime.turns.begin(incoming.sender, lambda: self.cancelled):
             return function.bind(arguments)
 
     def begin_turn(self, size: int, done: bool = True) -> None:
@@ -677,38 +676,42 @@ class Timeout:
         self._left = seconds
         self._end = end
         self._started = 0.0
-        #: Guards the number of blocks of :meth:`paused` that threads of the handler are in, and starts and stops there.
+        #: Guards the fields around it: several threads of a handler may ask at once.
         self._lock = threading.Lock()
-        self._pauses = 0
+        #: How often it was stopped and not started since; it runs at 0.
+        self._stops = 1
         self._timer: Optional[threading.Timer] = None
 
     def start(self) -> None:
-        """Start, or continue. The timer's thread waits for :meth:`stop` or for the end of the time, and for nothing else."""
-        self._started = time.monotonic()
-        self._timer = threading.Timer(self._left, self._end)
-        self._timer.daemon = True
-        self._timer.start()
+        """Start, or continue after as many calls of this as of :meth:`stop`.
+
+        The timer's thread waits for :meth:`stop` or for the end of the time, and for nothing else.
+        """
+        with self._lock:
+            self._stops -= 1
+            if not self._stops:
+                self._started = time.monotonic()
+                self._timer = threading.Timer(self._left, self._end)
+                self._timer.daemon = True
+                self._timer.start()
 
     def stop(self) -> None:
         """Stop; :meth:`start` continues with what is left."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._left = max(0.0, self._left - (time.monotonic() - self._started))
-            self._timer = None
+        with self._lock:
+            self._stops += 1
+            if self._timer is not None:
+                self._timer.cancel()
+                self._left = max(0.0, self._left - (time.monotonic() - self._started))
+                self._timer = None
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let no time pass within the block, nor while another thread is in one."""
-        with self._lock:
-            self._pauses += 1
-            self.stop()
+        """Let no time pass within the block."""
+        self.stop()
         try:
             yield
         finally:
-            with self._lock:
-                self._pauses -= 1
-                if not self._pauses:
-                    self.start()
+            self.start()
 
 
 def progress_number(value: Any, what: str) -> Any:

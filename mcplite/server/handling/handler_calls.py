@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ... import types
@@ -50,6 +51,8 @@ __all__ = ["Declined", "METHODS", "ask_declared", "bind_and_call", "call_bound",
 
 _log = get_logger(__name__)
 _ROUNDS = 10
+#: The name of an argument in the text of a question.
+_IN_BRACES = re.compile(r"\{(\w+)\}")
 #: The line of the log for a handler that asked a client which cannot be asked.
 _UNASKABLE = ("%s was not answered: %s; a handler that can do without asks ctx.can_elicit, ctx.can_sample or ctx.can_list_roots"
              " first")
@@ -308,10 +311,9 @@ def ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, 
         if name in kwargs:
             continue  # asked before the call became a task
         assert isinstance(question, Elicit)
-        message = question.message
-        for key, value in kwargs.items():
-            # Plain replacement, since format() would give the text access to the attributes of arguments.
-            message = message.replace("{" + key + "}", value if isinstance(value, str) else str(value))
+        # Not by format(), which would give the text access to the attributes of arguments. All names are replaced in one pass:
+        # what stands in braces in an argument stays, so that the user sees the argument as it is.
+        message = _IN_BRACES.sub(lambda found: str(kwargs.get(found[1], found[0])), question.message)
         outcome = context.elicit(message, answer_type if question.schema is None else question.schema)
         if not outcome.accepted:
             raise Declined(f"The user answered {outcome.action!r} to: {message}")

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple, Type, TypeVar, Union, overload
 
-from ...errors import SERVER_BUSY, BackendError, NotSupported, RemoteError
+from ...errors import SERVER_BUSY, NotSupported, RemoteError
 from ...protocol.error_text import quoted
 from ...protocol.jsonable import jsonable
 from ...protocol.jsonrpc import encode_json
@@ -29,7 +29,6 @@ from ...protocol.opaque import digest
 from ..eviction import Shares
 from ..functions.converters import Mismatch
 from ..functions.schemas import Schemas
-from ..runtime.processes import away_error
 
 __all__ = ["ContextStore", "StoredValues", "ValueBudget"]
 
@@ -83,7 +82,7 @@ class ValueBudget:
     def count(self, key: str, sender: str, size: int, seconds: float) -> None:
         """Count a value, in place of an older one with this key; remove the values that have to go for it.
 
-        :raises RemoteError: the value has more bytes than all values together may have.
+        :raises RemoteError: there is no room for the value, which is removed.
         """
         now = self._clock()
         if now - self._swept >= _SWEEP_SECONDS:
@@ -93,6 +92,8 @@ class ValueBudget:
         self._shares.remove(key)
         going = self._shares.add(key, sender, size + _ENTRY_BYTES)
         if going is None:
+            self._ends.pop(key, None)
+            self._drop(key)
             raise RemoteError("Server busy: there is no room for another stored value", code=SERVER_BUSY)
         self._ends[key] = now + seconds
         for old in going:
@@ -152,7 +153,8 @@ class StoredValues:
     oldest values.
 
     Each method raises :class:`RemoteError` ("Server busy") if the backend cannot be reached, and TypeError for a name that is
-    no text.
+    no text. A method that stores a value also raises RemoteError if there is no room for it, as each other client has less;
+    then there is no value.
     """
 
     def __init__(self, runtime: Any, owner: Tuple[str, ...], sender: str) -> None:
@@ -268,11 +270,8 @@ class StoredValues:
     def _do(self, run: Callable[[Any, str], Any], name: str) -> Any:
         key, processes = self._key(name), self._runtime.processes
         processes.check()
-        try:
+        with processes.refuse_while_away():
             return run(processes.backend, key)
-        except BackendError as error:
-            processes.failed(error)
-            raise away_error() from error
 
     def _encoded(self, value: Any, name: str, ttl: Union[int, float]) -> bytes:
         if value is None:

@@ -346,7 +346,7 @@ class Endpoint:
                 return self.error_response(Rejection(404, NO_SESSION), request)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
             self.enter()
-            temporary = create_session_for_one_message(self.runtime)
+            temporary = create_session_for_one_message(self.runtime, request.sender)
             temporary.session.skip_handshake(decision.revision)
             temporary.peer.receive(decision.data, decision.message)
             temporary.end("the message has been handled")
@@ -431,12 +431,20 @@ class Endpoint:
         return self._logs.sweep() or any(map(len, self._tables))
 
     def enter(self) -> None:
-        """Enter the lifespan, before the first client is served. Idempotent."""
+        """Enter the lifespan, before the first client is served. Idempotent.
+
+        :raises RemoteError: the endpoint was closed meanwhile.
+        """
         if not self._entered:
             with self._entering:
-                if not self._entered:
+                if not (self._entered or self._closed):
                     self.runtime.enter()
-                    self._entered = True
+                    with self._lock:
+                        self._entered = not self._closed
+                    if not self._entered:
+                        self.runtime.leave()
+                if not self._entered:
+                    raise RemoteError(_stopping().message, code=SERVER_BUSY)
 
     def let_go(self) -> None:
         """Close in a forked process: clients, handlers and the lifespan belong to the parent process."""

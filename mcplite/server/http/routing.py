@@ -269,7 +269,7 @@ def parse_body(request: HTTPRequest, data: bytes, runtime: Runtime) -> jsonrpc.M
     """
     if len(data) < COSTLY:
         return jsonrpc.parse(data, runtime.json_limits)
-    with runtime.turns.turn(request.sender, request.disconnected):
+    with runtime.turns.begin(request.sender, request.disconnected):
         return jsonrpc.parse(data, runtime.json_limits)
 
 

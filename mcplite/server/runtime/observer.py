@@ -26,7 +26,8 @@ class ServedSession(Protocol):
 class ServerObserver:
     """Sees what one server does. The methods do nothing here; subclasses override those that they need.
 
-    An exception from a method ends the request or the question that it observes.
+    An exception from a method ends the request or the question that it observes, or refuses the session that begins. One from
+    ``session_closed`` is logged.
     """
 
     def request(self, context: Any, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:

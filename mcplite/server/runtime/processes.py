@@ -8,11 +8,12 @@ difference between one process and several.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
-from ...errors import SERVER_BUSY, RegistrationError, RemoteError
+from ...errors import SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ..catalog.registry import Needed
 
 if TYPE_CHECKING:
@@ -82,6 +83,18 @@ class Processes:
 
         :raises RemoteError: the store has failed a moment ago; the error is that of :func:`away_error`.
         """
+
+    @contextlib.contextmanager
+    def refuse_while_away(self) -> Iterator[None]:
+        """Return a block in which a failure of the store refuses the request.
+
+        :raises RemoteError: as of :func:`away_error`.
+        """
+        try:
+            yield
+        except BackendError as error:
+            self.failed(error)
+            raise away_error() from error
 
     def start(self) -> None:
         """Begin to read the messages of other processes, since there is a client."""

@@ -11,12 +11,13 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple, Union
 
-from ...errors import RegistrationError, TransportError
+from ...errors import ConnectionClosed, RegistrationError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.meta import LIST_CHANGES, RESOURCE_UPDATED
 from ...rpc.deadline import undo
-from ...rpc.fair_queue import Turns
+from ...rpc.fair_queue import QueuedJob, Turns
 from ...rpc.forks import on_fork, renew
+from ...rpc.request import MUCH
 from ...rpc.threads import CallQueue, Workers
 from ...rpc.tracing import get_logger
 from ..catalog.registry import Needed, Provider, Service, may_be_told
@@ -62,6 +63,17 @@ class OpenSession:
         raise NotImplementedError
 
 
+class _NotificationJob(QueuedJob):
+    """The call of the user's handler of a notification."""
+
+    __slots__ = ("execute", "sender", "size", "queued_size")
+
+    def __init__(self, run: Callable[[], object], sender: str, size: int) -> None:
+        self.execute = run  # type: ignore[method-assign]
+        self.sender = sender  # type: ignore[misc]
+        self.queued_size, self.size = size, size if size >= MUCH else 0
+
+
 #: Clients that the thread tells that reports a change.
 _FEW_CLIENTS = 64
 
@@ -103,7 +115,8 @@ class Runtime:
         self.turns = Turns(limits.queue_seconds)
         #: The connections of all clients.
         self.peers: "weakref.WeakSet[Any]" = weakref.WeakSet()
-        #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
+        #: Guards changes of the fields below; held for list and dictionary operations, while a lifespan is entered or left, and
+        #: while a service begins or ends. What their threads use is read without it.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
@@ -181,12 +194,14 @@ class Runtime:
     @property
     def workers(self) -> Workers:
         """The threads that run handlers; created with the first client, and again in a forked process."""
-        with self._lock:
-            if self._workers is None:
+        workers = self._workers
+        if workers is None:
+            with self._lock:
                 limits = self.limits
-                self._workers = Workers(limits.running, limits.queued, "mcplite worker",
-                                        running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
-            return self._workers
+                workers = self._workers = self._workers or Workers(
+                    limits.running, limits.queued, "mcplite worker",
+                    running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
+        return workers
 
     def enter(self) -> None:
         """Count one more user; the first enters the lifespan."""
@@ -214,9 +229,11 @@ class Runtime:
             self._close_backend()
 
     def add_service(self, name: str, service: Service) -> None:
-        """Let *service* run while there are clients."""
+        """Let *service* run while there are clients, in place of another one of this name."""
         with self._lock:
-            self._services[name] = service
+            before, self._services[name] = self._services.get(name), service
+            if before is not None:
+                before.stop()
             if self._users:
                 service.start()
 
@@ -330,15 +347,15 @@ class Runtime:
     @property
     def sessions(self) -> List[OpenSession]:
         """The sessions that are open now."""
-        with self._lock:
-            return list(self._sessions)
+        return list(self._sessions)  # without the lock: a lifespan may wait for a thread that logs to all clients
 
     def session_opened(self, session: OpenSession) -> None:
         """Add a session whose opener has called :meth:`enter`, until :meth:`session_closed`."""
         with self._lock:
             self._sessions.append(session)
-        for observer in self.observers:
-            observer.session_opened(session)
+        with undo(lambda: self.session_closed(session, ConnectionClosed("the session was refused by an observer"))):
+            for observer in self.observers:
+                observer.session_opened(session)
 
     def session_closed(self, session: OpenSession, error: Exception) -> None:
         """Remove a session."""
@@ -347,10 +364,13 @@ class Runtime:
                 return
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
-        for observer in self.observers:
-            observer.session_closed(session, error)
-        for follower in self.followers:
-            follower(session, False)
+        told: List[Callable[[], object]] = [functools.partial(one.session_closed, session, error) for one in self.observers]
+        told += [functools.partial(follower, session, False) for follower in self.followers]
+        for tell in told:
+            try:
+                tell()
+            except Exception:  # the others are told all the same, and the lifespan is left
+                _log.exception("the end of a session could not be told")
         self.leave()
 
     def list_changed(self, kind: str, needed: Needed = None, always: bool = True) -> None:
@@ -437,8 +457,12 @@ class Runtime:
         for follower in self.followers:
             self.notified("notifications/roots/list_changed", functools.partial(follower, session, True))
 
-    def notified(self, method: str, handler: Callable[[], object]) -> None:
-        """Run the user's handler of a notification on a worker."""
+    def notified(self, method: str, handler: Callable[[], object], sender: str = "", size: int = 0) -> None:
+        """Run the user's handler of a notification on a worker; it is dropped if too much is queued.
+
+        :param sender: the key under which limits count it; empty for a client on a pipe.
+        :param size: its bytes of memory; 0 if they are not counted, as on a pipe.
+        """
 
         def run() -> None:
             try:
@@ -446,7 +470,7 @@ class Runtime:
             except Exception:
                 _log.exception("the handler of %r failed", method)
 
-        self.workers.submit(run)
+        self.workers.enqueue(_NotificationJob(run, sender, size))
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 

@@ -324,7 +324,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         else:
             own = self._catalog.registry.notifications.get(method)
             if own is not None:
-                self.runtime.notified(method, lambda: own(params, self))
+                over_http = self._sessionless is None
+                size = memory_size(params, self.limits.queued_bytes) if over_http else 0
+                self.runtime.notified(method, lambda: own(params, self), self.sender, size)
 
     def on_input_end(self) -> None:
         subscriptions = self.runtime.subscriptions

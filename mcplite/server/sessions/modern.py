@@ -355,7 +355,8 @@ class SessionlessHandler(MessageHandler):
             return
         own = self.catalog.registry.notifications.get(message.method)
         if own is not None:
-            self.runtime.notified(message.method, lambda: own(params, None))
+            size = memory_size(params, self.runtime.limits.queued_bytes) if self.peer.shared else 0  # over HTTP
+            self.runtime.notified(message.method, lambda: own(params, None), size=size)
 
 
 def _check_level(level: str) -> None:

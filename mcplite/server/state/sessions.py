@@ -136,6 +136,7 @@ class CommonStream(LogBody):
         if session.reader is self:
             session.reader = None
             self.leave()
+            session.streams.note_use()
         super().close()
 
     def leave(self) -> None:
@@ -260,6 +261,8 @@ class Sessions:
         self._lock = threading.Lock()
         #: In the order of their beginning.
         self._sessions: Dict[str, HTTPSession] = {}
+        #: Whether the endpoint has stopped, so that no session begins any more.
+        self._closed = False
         self._shares: Shares[HTTPSession] = Shares(limits.sessions, limits.session_bytes,
                                                    busy=lambda session: session.busy, clock=clock)
 
@@ -293,6 +296,7 @@ class Sessions:
         made = self._session(id, session, peer, streams)
         made.log, made.owner = log, owner
         made.opened = made.touched = made.noted = self._clock()
+        streams.note_use = lambda: self._note_use(made, self._clock())
         return made
 
     def _channel(self, streams: RequestStreams, log: StreamLog) -> CommonLogChannel:
@@ -302,13 +306,15 @@ class Sessions:
         return HTTPSession(id, session, peer, streams)
 
     def add(self, session: HTTPSession) -> bool:
-        """Add a new session; others end for it if there are too many. False if those are all in use.
+        """Add a new session; others end for it if there are too many. False if those are all in use, or after :meth:`close`.
 
         :raises BackendError: the store failed.
         """
         self.sweep()
         session.streams.priming = session.session.revision.priming_event
         with self._lock:
+            if self._closed:
+                return False
             self._sessions[session.id] = session  # before it can be chosen to end for another one
         if self._has_room(session, "the server needed the room for another client's session"):
             return True
@@ -372,6 +378,8 @@ class Sessions:
             return
         self._swept = now
         for session in self._shares.items():
+            if session.used and session.busy:
+                self._note_use(session, now)  # its idle time begins with the end of its requests and streams
             for old in self._shares.resize(session, session.size):
                 self.release(old, "the sessions of all clients together were too large")
         expired = self._shares.idle(limits.session_start_seconds, limits.session_idle_seconds)
@@ -402,8 +410,9 @@ class Sessions:
         self.release(session, why)
 
     def close(self, why: str) -> None:
-        """Release all sessions."""
+        """Release all sessions; no other one begins."""
         with self._lock:
+            self._closed = True
             sessions = list(self._sessions.values())
         for session in sessions:
             self.release(session, why)

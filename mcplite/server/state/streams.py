@@ -22,7 +22,16 @@ from ...rpc.tracing import get_logger
 from ..eviction import ByteBudget
 from ..limits import Limits
 from .logs import FINAL, MESSAGE, RequestLog, RequestLogBody, StreamLogs
-from .response_bodies import KEEP_ALIVE, OPENING, PROBE_SECONDS, OpenStreams, StreamingBody, priming_event, retry_event
+from .response_bodies import (
+    KEEP_ALIVE,
+    OPENING,
+    PROBE_SECONDS,
+    OpenStreams,
+    StreamingBody,
+    do_nothing,
+    priming_event,
+    retry_event,
+)
 
 __all__ = ["EventStream", "RequestStreams", "StreamsChannel", "failures"]
 
@@ -64,6 +73,8 @@ class RequestStreams:
         self.priming = False
         #: Whether the session has ended.
         self.closed = False
+        #: Called when a stream ends, and so the session begins to be idle.
+        self.note_use: Callable[[], object] = do_nothing
         #: If responses must not be held open while they wait for an answer of the client: the limit on open streams, to which a
         #: response counts while it waits. Otherwise None.
         self.held: Optional[OpenStreams] = None
@@ -91,6 +102,7 @@ class RequestStreams:
             expired = self._finished[:-_FINISHED]
             del self._finished[:-_FINISHED]
         self._forget(expired)
+        self.note_use()
 
     def _forget(self, logs: "List[RequestLog]") -> None:
         for log in logs:

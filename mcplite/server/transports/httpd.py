@@ -442,7 +442,7 @@ class HTTPServer(http.server.HTTPServer):
             if accepted:
                 self._connections.add(connection)
         if not accepted:
-            _refuse_connection(sock)
+            self._refuse(connection)
             return
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -487,8 +487,11 @@ class HTTPServer(http.server.HTTPServer):
                 return
 
     def _refuse(self, connection: Connection) -> None:
-        _refuse_connection(connection.request)
-        self._on_closed(connection)
+        try:
+            _refuse_connection(connection.request)
+            connection.close()
+        finally:
+            self._on_closed(connection)
 
     def _sweep(self) -> bool:
         """End what has expired, and give freed memory back; return whether anything is left that can expire."""

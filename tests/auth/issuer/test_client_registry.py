@@ -5,20 +5,14 @@ import pytest
 from mcplite.auth.issuer.client_registry import ClientRegistry, InvalidMetadata, TooManyClients, checked_metadata
 from mcplite.auth.issuer.grant_store import GrantStore
 from mcplite.backend.memory import MemoryBackend
+from tests.support.fakes import Clock
 
 URI = "https://app.example/cb"
 
 
-class Clock:
-    now = 1.8e9
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1.8e9)
 
 
 @pytest.fixture

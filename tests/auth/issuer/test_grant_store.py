@@ -1,26 +1,20 @@
 """Grants over a backend: each change is one step, and the end is final."""
 
-import threading
 
 import pytest
 
 from mcplite.auth import User
 from mcplite.auth.issuer.grant_store import GrantStore
 from mcplite.backend.memory import MemoryBackend
+from tests.support.fakes import Clock
+from tests.support.processes import at_once
 
 ANN = User("ann", "Ann", scopes=frozenset({"a"}))
 
 
-class Clock:
-    now = 1.8e9
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1.8e9)
 
 
 @pytest.fixture
@@ -55,11 +49,7 @@ def test_many_changes_at_once_lose_none(store):
         access, refresh = store.rotate(store.find(grant.id), refresh, ("a",), ANN)
         kept.append(access)
     assert store.find_access(kept[-1]) and not store.find_access(kept[0])  # the oldest of many made room
-    threads = [threading.Thread(target=store.revoke, args=(token,)) for token in kept[-10:]]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(store.revoke, kept[-10:])
     assert [token for token in kept if store.find_access(token)] == kept[-20:-10]
     assert store.find_refresh(refresh) is not None
 
@@ -89,6 +79,24 @@ def test_a_user_has_some_grants_and_the_oldest_make_room(store):
     found = [info.id for info in store.grants_of("ann")]
     assert len(found) == 200 and found[0] == last.id and first.id not in found and store.find(first.id) is None
     assert not store.end_grant("bob", last.id) and store.end_grant("ann", last.id)
+
+
+def test_the_end_of_an_access_token_is_no_use_of_its_grant(store, clock):
+    grant, access, refresh = grant_in(store)
+    clock.now += 900
+    store.revoke(access)
+    assert store.find_refresh(refresh) is not None
+    clock.now += 101
+    assert store.find_refresh(refresh) is None
+
+
+def test_the_list_of_a_user_lasts_as_long_as_the_grants(store, clock):
+    grant, access, refresh = grant_in(store)
+    for _ in range(10):
+        clock.now += 900  # a refresh is good for 1000
+        access, refresh = store.rotate(store.find(grant.id), refresh, ("a",), ANN)
+    assert [one.id for one in store.grants_of("ann")] == [grant.id]
+    assert store.end_grant("ann", grant.id) and store.find_access(access) is None
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 200, "a b", "\u00e4"])

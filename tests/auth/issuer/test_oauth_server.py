@@ -10,7 +10,9 @@ import pytest
 import requests
 
 import mcplite
+from mcplite.backend.memory import MemoryBackend
 from tests.support.issuers import Clock, RawClient, serving
+from tests.support.processes import at_once
 
 pytest.importorskip("authlib")
 FORM = "application/x-www-form-urlencoded"
@@ -198,11 +200,7 @@ def test_of_many_uses_of_a_code_at_once_one_succeeds_at_most(client):
         start.wait()
         answers.append(client.redeem(code))
 
-    threads = [threading.Thread(target=redeem) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(redeem, 8)
     good = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(good) <= 1
     assert [client.call(tokens["access_token"]) for tokens in good] in ([], ["refused"])  # a second use ends the grant
@@ -210,11 +208,7 @@ def test_of_many_uses_of_a_code_at_once_one_succeeds_at_most(client):
 
 def test_of_many_uses_of_a_refresh_token_at_once_one_succeeds_at_most(client):
     token, answers = client.tokens()["refresh_token"], []
-    threads = [threading.Thread(target=lambda: answers.append(client.refresh(token))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda: answers.append(client.refresh(token)), 8)
     good = [answer.json() for answer in answers if answer.status_code == 200]
     assert len(good) <= 1 and all(client.call(tokens["access_token"]) == "refused" for tokens in good)
 
@@ -248,3 +242,14 @@ def test_a_refresh_token_of_another_client_or_an_access_token_in_its_place(issue
 def test_bodies_that_are_none(issuer, path, body, kind):
     answer = requests.post(issuer.url + path, body, headers={"Content-Type": kind}, timeout=30)
     assert 400 <= answer.status_code < 500 and answer.json()["error"]
+
+
+def test_a_client_that_only_refreshes_stays_registered():
+    clock = Clock()
+    with serving(clock=clock, backend=MemoryBackend(clock)) as issuer:
+        client = RawClient(issuer)
+        tokens = client.tokens()
+        for _ in range(18):
+            clock.ahead += 25 * 86_400
+            tokens = client.refresh(tokens["refresh_token"]).json()
+        assert client.call(tokens["access_token"]).startswith("ann")

@@ -1,7 +1,6 @@
 """A server whose users log in at a provider, from outside: our client, a person with a browser, and a stand-in."""
 
 import re
-import time
 from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -11,7 +10,7 @@ import requests
 import mcplite
 from mcplite.errors import AuthError, MCPError
 from tests.support.authserver import REDIRECT
-from tests.support.issuers import Person, RawClient
+from tests.support.issuers import Clock, Person, RawClient
 from tests.support.provider_logins import Bridge
 from tests.support.providers import SECRET, each, log_in
 
@@ -51,16 +50,6 @@ def test_no_token_of_the_provider_reaches_the_client(bridge, provider, person):
     assert provider.tokens
     for secret in (*provider.tokens, *provider.refreshable, SECRET):
         assert secret not in said
-
-
-class Clock:
-    """Seconds since 1970, which a test moves."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
 
 
 @each("github", "okta", "entra")

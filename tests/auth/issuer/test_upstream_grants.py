@@ -1,6 +1,5 @@
 """What is kept of logins at upstream providers: refreshed by one worker, renewed, ended; and given to handlers."""
 
-import threading
 import time
 
 import pytest
@@ -10,6 +9,7 @@ from mcplite.auth.issuer.upstream_providers import UpstreamError
 from mcplite.backend.from_url import open_backend
 from mcplite.errors import AuthError
 from mcplite.server.principals import Principal
+from tests.support.processes import at_once
 from tests.support.providers import CALLBACK, KEY, SECRET, Logins, each, log_in
 
 
@@ -74,12 +74,7 @@ def test_threads_and_workers_refresh_once(provider, tmp_path):
         provider.expires_in = 7200
         now[0] += 700
         found = []
-        threads = [threading.Thread(target=lambda at: found.append(at.grants.token(grant, "okta")), args=(worker,))
-                   for worker in workers * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
+        at_once(lambda at: found.append(at.grants.token(grant, "okta")), workers * 4)
         assert len(found) == 12 and len(set(found)) == 1 and provider.reuses == 0
         assert [form["grant_type"] for form in provider.asked].count("refresh_token") == 1
     finally:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import mcplite
 from tests.support.authserver import REDIRECT
 from tests.support.fleets import running_fleet, running_store
 from tests.support.issuers import Person
-from tests.support.processes import free_port
+from tests.support.processes import at_once, free_port
 from tests.support.providers import SECRET, Provider
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180),
@@ -51,11 +50,7 @@ def test_logins_calls_and_refreshes_of_four_workers(fleet):
                     failures.append(result)
                 time.sleep(0.5)
 
-        threads = [threading.Thread(target=use) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        at_once(use, 4)
     assert failures == [] and person.forms == 1 and provider.reuses == 0
     assert [form["grant_type"] for form in provider.asked].count("authorization_code") == 1
     assert len(fleet.served()) >= 4, fleet.log

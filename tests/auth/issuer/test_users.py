@@ -26,6 +26,7 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.fakes import Clock
+from tests.support.processes import at_once
 
 ANN, BOB = "correct horse", "battery staple"
 
@@ -471,11 +472,7 @@ def test_attempts_at_once_do_not_pass_the_limit(limit):
         except TooManyAttempts:
             refused.append(1)
 
-    threads = [threading.Thread(target=attempt) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(attempt, 20)
     assert users.checks <= 6 and len(refused) == 20 - users.checks
 
 

@@ -19,6 +19,7 @@ from mcplite.client.http import http_channel, http_channel as channel_module, ht
 from mcplite.client.http.http_channel import HTTPChannel
 from mcplite.rpc import peer as peer_module
 from tests.support import connecting
+from tests.support.processes import at_once
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -944,11 +945,7 @@ def test_short_timeouts_are_timeouts_under_many_threads(script, way):
                 others.append(error)
 
     with connect(script, **way) as client:
-        threads = [threading.Thread(target=call) for _ in range(64)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(2 * LIMIT)
+        at_once(call, 64)
     assert not others, others[:3]
 
 

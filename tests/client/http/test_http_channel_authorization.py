@@ -656,7 +656,7 @@ def test_a_token_does_not_follow_a_redirect_beside_the_server():
             return answer.status(307, Location="/beside")
 
         script._play = beside
-        with pytest.raises(mcplite.TransportError, match="which its token is not for"):
+        with pytest.raises(mcplite.TransportError, match="which its token is not for") as caught:
             mcplite.connect(script.url, auth=mcplite.OAuth(ask=User(), redirect_uri=REDIRECT),
                             options=mcplite.ClientOptions(era="legacy")).open()
-        assert seen == []
+        assert seen == [] and not caught.value.temporary and caught.value.status == 307

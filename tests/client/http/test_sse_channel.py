@@ -103,6 +103,22 @@ def test_a_message_that_is_refused(script):
             client.ping()
 
 
+def test_a_busy_server_gets_the_pause_that_it_asks_for(script):
+    refusals = [503, 429]
+
+    def busy(request, answer):
+        return answer.status(refusals.pop(), Retry_After="0") if refusals else NotImplemented
+
+    with connect(script) as client:
+        script.on_ping = busy
+        client.ping()
+        assert len(script.wait_for("ping", 3)) == 3
+        script.on_tools_call = lambda request, answer: answer.status(503, Retry_After="7")
+        with pytest.raises(mcplite.errors.HTTPStatusError) as caught:
+            client.request("tools/call", {"name": "t"})
+        assert caught.value.retry_after == 7
+
+
 def test_close_ends_a_waiting_call(script):
     script.on_ping = lambda request, answer: answer.status(202)
     with connect(script) as client, ThreadPoolExecutor(1) as pool:

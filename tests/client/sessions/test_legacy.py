@@ -6,7 +6,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, UnsupportedVersion
+from mcplite.errors import RATE_LIMITED, ConnectionClosed, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
 from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 
@@ -495,3 +495,15 @@ def test_closing_is_not_a_disconnect():
         with fake.connect(on_disconnect=ended.append):
             pass
         assert ended == []
+
+
+def test_a_server_on_a_pipe_gets_the_pause_that_it_asks_for():
+    refusals = [Refusal(RATE_LIMITED, "slow down", {"retryAfter": 0.05})] * 2
+
+    def busy(params):
+        if refusals:
+            raise refusals.pop()
+        return {"prompts": []}
+
+    with Fake({"prompts/list": busy}) as fake, fake.connect() as client:
+        assert client.list_prompts(max_timeout=LIMIT) == [] and fake.methods().count("prompts/list") == 3

@@ -142,6 +142,25 @@ def test_threads_that_wait_for_a_renewal_use_a_session_whose_state_was_refused()
         assert len(script.wait_for("initialize")) == 2
 
 
+def test_what_a_new_session_refuses_does_not_cost_the_rest_of_the_state():
+    def refuse(request, answer):
+        if request.message["params"]["uri"] != "a://gone":
+            return NotImplemented
+        answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32602, "message": "gone"}})
+
+    with Lost("resources/subscribe", refuse) as script, script.connect() as client:
+        for uri in ("a://gone", "a://stays"):
+            client.subscribe_resource(uri)
+        script.lose()
+        with pytest.raises(mcplite.RemoteError, match="gone"):
+            client.call_tool("t")
+        assert client.call_tool("t").text == "s2"
+        script.session = "s3"
+        assert client.call_tool("t").text == "s3"
+        asked = [request.message["params"]["uri"] for request in script.wait_for("resources/subscribe", 5)]
+        assert asked == ["a://gone", "a://stays"] * 2 + ["a://stays"]
+
+
 def test_threads_that_wait_for_a_renewal_do_not_share_the_limit_of_another_call():
     with Lost(step=Once()) as script, script.connect() as client:
         script.lose()

@@ -8,7 +8,9 @@ import pytest
 from mcplite.client.stdio import stderr
 from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
+from mcplite.rpc.stdio.descriptors import PipeReader
 from tests.support.faults import every_fault, lines
+from tests.support.processes import wait_until
 
 LIMIT = 30
 
@@ -115,6 +117,18 @@ def test_stop_reads_what_has_arrived_though_a_grandchild_keeps_the_pipe_open():
     lines = []
     pipe = Pipe(lines.append)
     pipe.write(b"one\ntwo")
+    pipe.pump.stop(LIMIT)
+    assert pipe.pump.wait(LIMIT)
+    assert lines == ["one", "two"]
+    os.close(pipe.write_end)
+
+
+def test_stop_ends_the_pump_where_pipes_cannot_be_polled(monkeypatch):
+    monkeypatch.setattr(stderr, "open_input", PipeReader)
+    lines = []
+    pipe = Pipe(lines.append)
+    pipe.write(b"one\ntwo")
+    assert wait_until(lambda: pipe.pump.tail == "one\ntwo")
     pipe.pump.stop(LIMIT)
     assert pipe.pump.wait(LIMIT)
     assert lines == ["one", "two"]

@@ -579,7 +579,7 @@ def test_a_fault_of_the_system_is_not_taken_for_a_closed_pipe(monkeypatch, name,
     monkeypatch.setattr(os, name, fail)
     channel = ChildChannel(script("import sys\nprint(1, flush=True)\nsys.stdin.read()"))
     try:
-        failing.append(channel._write_fd if name == "write" else channel._read_fd)
+        failing.append(channel._write_fd if name == "write" else channel._source.fd)
         with pytest.raises(ConnectionClosed, match=expected):
             use(channel)
     finally:

@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import threading
 
@@ -111,3 +112,12 @@ def test_a_fault_does_not_end_the_reading(pipe, monkeypatch, fault):
     assert struck.is_set()
     out.close()
     assert take(reader) == b""
+
+
+def test_a_fault_of_the_system_that_passes_is_no_end(pipe, monkeypatch):
+    reader, out = pipe
+    struck = strike(monkeypatch, os, "read", lambda: OSError(errno.ENOMEM, "Cannot allocate memory"))
+    for text in (b"one", b"two"):
+        out.write(text)
+        assert take(reader) == text
+    assert struck.is_set()

@@ -44,6 +44,13 @@ def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
     assert target.custom_handler is own and target.scopes == ("one",) and not target.may_run_inline
 
 
+def test_results_name_the_server_as_it_is_described_now(catalog):
+    for version in ("1", "2"):
+        catalog.change_description(info=mcplite.types.Implementation("shop", version))
+        assert f'"version":"{version}"' in catalog.result_end(NEWEST)
+        assert next(iter(catalog.stamp({}, NEWEST)["_meta"].values()))["version"] == version
+
+
 def test_with_middleware_or_forwarded_logs_no_handler_runs_inline():
     around = mcplite.Server("x", middleware=[lambda ctx, proceed: proceed()])
     logs = mcplite.Server("x")

@@ -150,6 +150,17 @@ def test_the_directory_must_exist(path):
         Directory("file:///x", path, 1000)
 
 
+def test_a_directory_whose_listing_is_taken_is_not_served_at_all(maps, tmp_path):
+    mcp = mcplite.Server("files")
+    mcp.add_resource("file:///srv/maps", lambda: "mine", name="mine")
+    with pytest.raises(RegistrationError, match="registered already"):
+        mcp.add_directory("file:///srv/maps", str(tmp_path / "maps"))
+    with mcplite.connect(mcp) as client:
+        assert client.read_resource("file:///srv/maps").text == "mine"
+        with pytest.raises(ResourceNotFound):
+            client.read_resource("file:///srv/maps/a.txt")
+
+
 def test_its_name_is_the_folders(maps):
     assert maps.name == "maps" and Directory("file:///", os.path.abspath(os.sep), 1000).name == "files"
 

@@ -137,3 +137,15 @@ def test_a_system_without_threads_is_a_warning(folder, monkeypatch, caplog):
     watcher.start()
     watcher.stop()
     assert "changes below file:///d/ are not told" in caplog.text
+
+
+def test_a_directory_that_takes_the_place_of_another_one_ends_its_watcher(folder, monkeypatch):
+    ended = []
+    monkeypatch.setattr(Watcher, "stop", lambda self: ended.append(self))
+    monkeypatch.setattr(Watcher, "start", lambda self: None)
+    mcp = mcplite.Server("files", on_duplicate="replace")
+    with mcplite.connect(mcp):
+        mcp.add_directory("file:///f", str(folder), watch=OFTEN)
+        first, = mcp.runtime._services.values()
+        mcp.add_directory("file:///f", str(folder), watch=OFTEN)
+        assert ended == [first]

@@ -76,3 +76,20 @@ def test_records_outside_of_requests_do_not_reach_authenticated_clients():
     finally:
         logger.removeHandler(handler)
     assert sorted(heard) == ["of a request", "the end"]
+
+
+def test_a_client_that_has_left_does_not_keep_a_record_from_the_others(connect, server, monkeypatch):
+    def leave(level, data, logger):
+        raise mcplite.errors.ConnectionClosed("the pipe is broken")
+
+    logger = logging.getLogger("test.left")
+    handler = server.logging_handler()
+    logger.addHandler(handler)
+    try:
+        connect(server)
+        second = connect(server)
+        monkeypatch.setattr(server.sessions[0], "log", leave)
+        logger.error("to all")
+        assert second.receive()["params"]["data"] == "to all"
+    finally:
+        logger.removeHandler(handler)

@@ -237,6 +237,22 @@ def test_what_is_no_number_is_no_progress(connect, server, given, meta):
     assert connect(server).ask("tools/call", {"name": "work", "_meta": meta})["result"]["content"][0]["text"] == "done"
 
 
+def test_a_timeout_is_paused_until_no_thread_asks_any_more():
+    over = threading.Event()
+    timeout = Timeout(60, over.set)
+    timeout.start()
+    with timeout.paused():
+        timeout._left = 0.01
+        with timeout.paused():
+            pass
+        assert not over.wait(0.2)
+    assert over.wait(20)
+    over.clear()
+    with timeout.paused():
+        timeout.stop()  # the handler has returned, while a thread of it still asks
+    assert not over.wait(0.2)
+
+
 # --- what the library needs of a context is not part of what handlers see of it; the same holds for the server's class----
 
 
@@ -323,12 +339,12 @@ def test_large_answers_are_made_one_at_a_time(large, kind, mounted):
         before = turns.begin("another client")
         thread = threading.Thread(target=lambda: finished.append(LARGE[kind](client)))
         thread.start()
-        assert wait_until(lambda: turns.waiting == 1) and not finished
+        assert wait_until(lambda: turns._waiting.count == 1) and not finished
         for ask in SMALL.values():
             assert ask(client)  # is not large, so it does not wait
         before.end()
         thread.join(30)
-        assert finished and turns.waiting == 0
+        assert finished and turns._waiting.count == 0
         turns.begin("another client").end()  # the turn has ended
 
 

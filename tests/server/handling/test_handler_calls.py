@@ -297,6 +297,20 @@ def test_declared_questions_are_asked_before_the_body_runs(connect, server):
     assert ran == ["a.txt", "a.txt"]
 
 
+def test_the_text_of_a_declared_question_has_the_arguments_as_they_are(connect, server):
+    @server.tool()
+    def delete(path: str, note: str, answer: Annotated[bool, Elicit("Delete {path} {unknown}?", {"type": "object",
+                                                                                             "properties": {}})]) -> str:
+        return "deleted"
+
+    client = connect(server, capabilities={"elicitation": {}})
+    id = client.start("tools/call", {"name": "delete", "arguments": {"path": "{note}", "note": "harmless.txt"}})
+    question = client.request_from_server()
+    assert question["params"]["message"] == "Delete {note} {unknown}?"
+    client.respond(question, {"action": "decline"})
+    client.answer(id)
+
+
 def test_a_declared_question_without_the_capability_is_a_tool_error(connect, server):
     @server.tool()
     def delete(answer: Annotated[bool, Elicit("Sure?")]) -> str:

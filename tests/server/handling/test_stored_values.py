@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import threading
 import time
 from typing import Dict, List
 
@@ -16,6 +15,7 @@ from mcplite.errors import BackendError, RemoteError
 from mcplite.server import Context, Server
 from mcplite.server.eviction import Shares
 from mcplite.server.handling.stored_values import StoredValues, ValueBudget
+from tests.support.processes import at_once
 
 KEY = "k" * 32
 
@@ -84,11 +84,7 @@ def test_no_update_is_lost_and_what_is_counted_is_what_is_kept(values, monkeypat
 
     remove = Shares.remove
     monkeypatch.setattr(Shares, "remove", lambda shares, item: (remove(shares, item), time.sleep(0)))  # lets others run
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(count, 4)
     assert not failed and values.get("n") == 200
     alone = StoredValues(Server("shop").runtime, ("shop", "server", ""), "")
     alone.put("n", 200)
@@ -217,6 +213,19 @@ def test_values_in_memory_are_bounded():
         values.put(str(number), "x" * 100_000)
     kept = [number for number in range(40) if values.get(str(number)) is not None]
     assert kept == list(range(30, 40)) and server.runtime.value_budget.bytes <= 1 << 20
+
+
+def test_a_value_without_room_is_not_stored():
+    server = Server("shop", limits=mcplite.Limits(memory_bytes=1 << 20))  # 64 KiB for values
+    for number in range(20):  # each client has less than the one that comes
+        StoredValues(server.runtime, ("shop", "principal", str(number)), str(number)).put("x", "x" * 2500)
+    last = StoredValues(server.runtime, ("shop", "principal", "last"), "last")
+    last.put("x", "small")
+    for store in (lambda: last.put("y", "x" * 30_000), lambda: last.update("x", lambda old: "x" * 30_000)):
+        with pytest.raises(RemoteError, match="no room"):
+            store()
+    assert last.get("x") is None and last.get("y") is None
+    assert len(server.runtime.processes.backend._values) == 20
 
 
 def test_values_apart_displace_each_other_alone():

@@ -545,3 +545,20 @@ def test_the_clock_is_the_one_that_other_processes_have_too():
     state = make_calls([KEY], waiting_seconds=600).seal(journal(), CALL)
     assert at(before).open(state, CALL) is not None
     assert at(before + 600 + 3600).open(state, CALL) is None
+
+
+def test_threads_of_a_handler_that_ask_at_once_are_all_answered():
+    mcp = mcplite.Server("desk", limits=tight(waiting_seconds=LIMIT))
+
+    @mcp.tool()
+    def ask_all(ctx: mcplite.Context) -> int:
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ctx.elicit("Well?").action)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers.count("accept")
+
+    with mcplite.connect(mcp, revision="2026-07-28", elicitation_handler=lambda request: {}) as client:
+        assert client.call_tool("ask_all", timeout=LIMIT / 3).data == 3

@@ -457,3 +457,17 @@ def test_the_log_says_what_a_caller_does_not_learn(folder, caplog):
 def test_the_option_is_true_or_false():
     with pytest.raises(RegistrationError, match="hide_unauthorized= must be True or False"):
         mcplite.Server("x", options=mcplite.ServerOptions(hide_unauthorized="keys"))
+
+
+def test_a_completer_that_is_registered_later_completes_for_everyone():
+    server = mcplite.Server("vault", auth=tokens(), options=mcplite.ServerOptions(hide_unauthorized=True))
+    server.add_tool(lambda: "keys", name="keys", scopes=["keys"])
+    server.add_prompt(lambda topic: topic, name="ask")
+    server.completion(prompt="ask", argument="other")(values("unused"))
+    with mcplite.serve(server) as served, mcplite.connect(served.url, auth=SOME) as client:
+        def complete():
+            return client.complete(prompt="ask", argument="topic", value="").completion.values
+
+        assert complete() == []
+        server.completion(prompt="ask", argument="topic")(values("maps"))
+        assert complete() == ["maps"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import LEGACY, REVISIONS
+from mcplite.rpc.deadline import Deadline
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import UnreadableBody
@@ -462,6 +463,56 @@ def test_a_first_notification_without_a_session_finds_the_lifespan_entered():
     assert done.wait(LIMIT)
     endpoint.close(0.1)
     assert seen == ["database", "left"]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_notifications_that_wait_for_a_handler_are_bounded(version):
+    began, go, seen = threading.Event(), threading.Event(), []
+
+    def note(params, session):
+        began.set()
+        assert go.wait(LIMIT)
+        seen.append(params["number"])
+
+    mcp = mcplite.Server("demo", limits=tight(memory_bytes=1 << 20, running=1))  # 64 KiB for what is queued
+    mcp.add_notification("notifications/acme/hi", note)
+    endpoint = make(mcp)
+    headers = {"mcp_protocol_version": version}
+    if version < "2026":
+        headers["mcp_session_id"] = header(endpoint.handle(request("POST", opening(version))), "Mcp-Session-Id")
+    for number in range(10):
+        message = {"jsonrpc": "2.0", "method": "notifications/acme/hi", "params": {"number": number, "text": "x" * 30_000}}
+        assert endpoint.handle(request("POST", message, **headers)).status == 202
+        assert began.wait(LIMIT)
+    go.set()
+    assert mcp.runtime.workers.drain(Deadline(LIMIT))
+    assert seen == [0, 1, 2]
+    endpoint.close(0.1)
+
+
+def test_a_lifespan_that_begins_while_the_endpoint_is_closed_is_left():
+    seen, began, go = [], threading.Event(), threading.Event()
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        began.set()
+        assert go.wait(LIMIT)
+        seen.append("entered")
+        yield
+        seen.append("left")
+
+    endpoint = make(mcplite.Server("demo", lifespan=lifespan))
+    answers = []
+    clients = [threading.Thread(target=lambda: answers.append(endpoint.handle(request("POST", opening())))) for _ in range(2)]
+    for client in clients:
+        client.start()
+    assert began.wait(LIMIT)
+    endpoint.close(0.1)
+    go.set()
+    for client in clients:
+        client.join(LIMIT)
+    assert seen == ["entered", "left"]
+    assert [(answer.status, header(answer, "Retry-After")) for answer in answers] == [(503, "1")] * 2
 
 
 def test_a_question_without_a_session_fails_with_advice():

@@ -103,7 +103,7 @@ def test_a_client_that_occupies_every_place_waits_itself(make):
     slow.occupy(ATTACKER, 8)
     last = slow.post("quick", ATTACKER)
     assert last.status == 503 and json.loads(last.content)["error"]["code"] == SERVER_BUSY
-    assert len(slow.mcp.runtime.workers._queue) == 0, "what is refused leaves the queue"
+    assert slow.mcp.runtime.workers._queue.count == 0, "what is refused leaves the queue"
 
 
 def test_a_session_goes_on_after_a_call_that_waited_for_too_long(make):
@@ -127,7 +127,7 @@ def test_calls_of_one_session_wait_for_a_place(make):
         calls = [pool.submit(lambda id=id: text(slow.post("slow", OTHER, session, id))) for id in range(1, 41)]
         for _ in range(8):
             assert slow.started.acquire(timeout=LIMIT)
-        assert wait_until(lambda: len(slow.mcp.runtime.workers._queue) == 32)
+        assert wait_until(lambda: slow.mcp.runtime.workers._queue.count == 32)
         slow.go.set()
         assert [call.result(LIMIT) for call in calls] == ["late"] * 40
 

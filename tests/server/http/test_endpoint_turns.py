@@ -104,7 +104,7 @@ class Server:
 
     @property
     def waiting(self):
-        return self.mcp.runtime.turns.waiting
+        return self.mcp.runtime.turns._waiting.count
 
 
 @pytest.fixture
@@ -180,11 +180,11 @@ def test_a_call_that_is_cancelled_while_its_arguments_wait_is_not_run(server, ga
     monkeypatch.setattr(turns_module, "_LOOK_SECONDS", 0.01)
     session, turns = server.session(ATTACKER), server.mcp.runtime.turns
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-    with turns.turn(OTHER):
+    with turns.begin(OTHER):
         server.pool.submit(server.web.respond, legacy_call(
             "tools/call", {"name": "checked", "arguments": {"value": {"name": "a", "text": "x" * 40_000}}}, 1),
             network=ATTACKER, MCP_Protocol_Version=None, mcp_session_id=session)
-        assert wait_until(lambda: turns.waiting == 1)
+        assert wait_until(lambda: turns._waiting.count == 1)
         server.web.respond(cancel, network=ATTACKER, MCP_Protocol_Version=None, mcp_session_id=session)
-        assert wait_until(lambda: turns.waiting == 0)
+        assert wait_until(lambda: turns._waiting.count == 0)
     assert gate.passed == []

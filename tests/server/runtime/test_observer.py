@@ -92,3 +92,26 @@ def test_questions_are_seen_and_params_of_requests_may_be_replaced(server, seen,
     questions = [entry for entry in seen if len(entry) == 3]
     assert questions == [("one", "elicitation/create", modern), ("two", "elicitation/create", modern),
                          ("two", "answered", revision), ("one", "answered", revision)]
+
+
+@pytest.mark.parametrize("failing", ["session_opened", "session_closed"])
+def test_an_observer_that_fails_does_not_keep_the_lifespan(seen, failing):
+    left = threading.Event()
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        yield
+        left.set()
+
+    def fail(*given):
+        raise ValueError("no telemetry")
+
+    mcp, other = mcplite.Server("observed", lifespan=lifespan), Noting("two", seen)
+    broken = ServerObserver()
+    setattr(broken, failing, fail)
+    mcp.observe(broken)
+    mcp.observe(other)
+    with contextlib.suppress(ValueError), mcplite.connect(mcp, revision=NAMES[2]) as client:
+        client.ping()
+    assert other.closed.wait(LIMIT) and left.wait(LIMIT)
+    assert mcp.sessions == []

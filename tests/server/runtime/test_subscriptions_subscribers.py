@@ -116,7 +116,7 @@ def test_a_hook_that_fails_in_any_way_is_called_for_the_next_change(told, caplog
 def test_the_thread_that_calls_hooks_goes_on_after_a_fault(monkeypatch, told, fault):
     subscribers = Subscribers(lambda uri, number: told.put((uri, number)))
     subscribers.awaited = True
-    struck = strike(monkeypatch, subscribers._changes._changed, "notify_all", fault)
+    struck = strike(monkeypatch, subscribers._changes._emptied, "notify", fault)
     for number in (1, 2):
         subscribers.add([URI])
         assert told.get(timeout=LIMIT) == (URI, number)

@@ -1,21 +1,20 @@
 """The table of sessions: owners, expiry and limits."""
 
+import threading
 
 import pytest
 
 import mcplite
+from mcplite.protocol import jsonrpc
+from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
 from mcplite.server.state.sessions import Sessions
+from mcplite.server.state.streams import EventStream
+from tests.support.children import wait_until
+from tests.support.fakes import Clock
 from tests.support.tight import tight
 
 LIMIT = 30
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 def make_table(app, clock=None):
@@ -121,6 +120,68 @@ def test_a_session_with_a_get_stream_is_not_idle():
     clock.now += 11
     assert table.find(session.id, None) is None
     app.close()
+
+
+@pytest.mark.parametrize("sweeps", [True, False])
+def test_a_session_is_idle_from_the_end_of_its_get_stream_on(sweeps):
+    app, clock = mcplite.Server("demo", limits=tight(session_idle_seconds=10)), Clock()
+    table = make_table(app, clock)
+    session = opened(table)
+    assert table.find(session.id, None) is session
+    body = table.open_common(session)
+    for _ in range(31):
+        clock.now += 1
+        if sweeps:
+            table.sweep()
+    body.close()
+    clock.now += 8
+    table.sweep()
+    assert table.find(session.id, None) is session
+    clock.now += 11
+    table.sweep()
+    assert len(table) == 0
+    app.close()
+
+
+@pytest.mark.parametrize("sweeps", [True, False])
+def test_a_session_is_idle_from_the_end_of_its_call_on(sweeps):
+    app, clock = mcplite.Server("demo", limits=tight(session_idle_seconds=10)), Clock()
+    table = make_table(app, clock)
+    began, go = threading.Event(), threading.Event()
+
+    @app.tool()
+    def work() -> str:
+        began.set()
+        assert go.wait(LIMIT)
+        return "done"
+
+    session = opened(table)
+    assert table.find(session.id, None) is session
+    session.session.skip_handshake(NEWEST_LEGACY)
+    message = jsonrpc.Request(1, "tools/call", {"name": "work"})
+    stream = EventStream(session.streams, message)
+    session.peer.receive(jsonrpc.dump(message), message, stream, inline=False, facts=None)
+    assert began.wait(LIMIT)
+    stream.commit()
+    for _ in range(31):
+        clock.now += 1
+        if sweeps:
+            table.sweep()
+    go.set()
+    assert wait_until(lambda: session.peer.in_flight == 0)
+    clock.now += 8
+    table.sweep()
+    assert table.find(session.id, None) is session and b"done" in b"".join(stream)
+    app.close()
+
+
+def test_no_session_begins_after_the_end():
+    app = mcplite.Server("demo")
+    table = make_table(app)
+    table.close("the end")
+    late = opened(table, added=False)
+    late.end("the end")
+    assert len(table) == 0 and app.runtime._users == 0
 
 
 def test_a_session_whose_peer_was_closed():

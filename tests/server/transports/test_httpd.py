@@ -23,6 +23,7 @@ from mcplite.server.transports.client_socket import State
 from mcplite.server.transports.httpd import HTTPServer
 from tests.support import connecting
 from tests.support.children import wait_until
+from tests.support.processes import at_once
 from tests.support.rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
 from tests.support.results import text_of
 from tests.support.tight import tight
@@ -539,12 +540,8 @@ def test_answers_are_not_crossed_between_clients(served, stateless):
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=talk, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-    assert failures == [] and not any(thread.is_alive() for thread in threads)
+    at_once(talk, range(clients))
+    assert failures == []
 
 
 def test_slow_clients_do_not_hold_up_the_others(served):
@@ -612,11 +609,7 @@ def test_clients_that_disconnect_at_the_last_message(served, caplog):
                 while b'"result"' not in wire.piece():
                     continue
 
-    threads = [threading.Thread(target=hurry, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
+    at_once(hurry, range(4))
     assert wait_until(lambda: made.open == 0 and not made.http.poller._streams)
     with made.wire() as wire:
         begin(wire)  # the listener is there

@@ -254,3 +254,21 @@ def test_the_time_that_a_connection_waited_does_not_count_as_its_clients(monkeyp
         assert wait_until(lambda: made.owed_for_long) and not made.due(parked=False)
         made.admit()
         assert made.due(parked=False)
+
+
+def test_finish_is_called_for_a_connection_that_is_refused():
+    finished = threading.Semaphore(0)
+
+    class Counting(Connection):
+        def finish(self):
+            finished.release()
+
+    server = Server("counted", limits=tight(connections=1))
+    with contextlib.ExitStack() as stack:
+        with mcplite.serve(server, handler=Counting) as made:
+            for _ in range(3):
+                stack.enter_context(socket.create_connection(("127.0.0.1", made.port)))
+            assert wait_until(lambda: len(made._open_connections()) == 3 and len(made._waiting) == 2)
+        for _ in range(3):
+            assert finished.acquire(timeout=LIMIT)
+        assert not finished.acquire(blocking=False)

@@ -23,6 +23,7 @@ from mcplite.server.state import streams
 from mcplite.server.transports.wsgi import mount_wsgi
 from tests.support import connecting, stateless
 from tests.support.children import wait_until
+from tests.support.processes import at_once
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
 from tests.support.tight import tight
 
@@ -611,11 +612,7 @@ def test_concurrent_first_requests_are_all_served(app):
         session = start(app)
         statuses.append(Answer(app, call("add", a=1, b=1), session=session).status)
 
-    threads = [threading.Thread(target=first) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
+    at_once(first, 8)
     assert statuses == [200] * 8
 
 
