@@ -330,7 +330,10 @@ class Features(ABC):
         declared = getattr(session.capabilities, capability)
         if declared is None or (flag is not None and not declared.get(flag)):
             name = capability if flag is None else f"{capability}.{flag}"
-            raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent")
+            again = "" if name not in ("tools", "resources", "prompts") else (
+                f"; if it has {name} now, connect again, or let it declare them from the beginning (for a server of mcplite:"
+                f" ServerOptions(declare=[{name!r}]))")
+            raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent{again}")
         return session, options
 
     def _read(self, cls: Type[M], answer: Dict[str, Any], session: ClientSession, method: str) -> M:
@@ -659,6 +662,7 @@ class Features(ABC):
         :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`; from July 2026 on only *timeout*
             counts.
         :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
+        :raises ResourceNotFound: before July 2026, there is no such resource. From then on one may be registered later.
         :raises ConnectionClosed: the connection is not open.
         """
         session, options = self._session_for(RequestOptions(timeout, max_timeout, cancel, on_progress, meta))

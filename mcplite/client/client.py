@@ -241,7 +241,7 @@ class Client(Features):
         self._opener.close(error)
 
     def __enter__(self) -> "Client":
-        return self.open() if self._opener.state == "new" else self
+        return self.open() if self._opener.state in ("new", "closed") else self  # open() refuses a closed one
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:

@@ -171,9 +171,15 @@ class Group:
                 for name in [*self._config.servers, *self._config.errors]}
 
     def open(self) -> "Group":
-        """Open all servers at the same time; return when each is open or has failed."""
+        """Open all servers at the same time; return when each is open or has failed. On an open group it does nothing.
+
+        :raises RuntimeError: the group is closed.
+        """
+        if self._closed:
+            raise RuntimeError("this group is closed; a group is opened once, so make a new one")
+        unopened = {name: client for name, client in self._clients.items() if client.state == "new"}
         with undo(self.close):
-            _, failures = self._each(lambda client: client.open(), self._clients)
+            _, failures = self._each(lambda client: client.open(), unopened)
         for name, error in failures.items():
             _log.warning("server %r could not be opened: %.200r", name, str(error))
         with self._lock:

@@ -443,7 +443,8 @@ def _exchange(upstream: Upstream, context: RequestContext, request: Call, tasks:
         if needed.state is not None:
             params["requestState"] = needed.state
         request = request._replace(params=params)
-    raise InternalError(f"the mounted server still asked for input after {_ROUNDS} rounds")
+    raise InternalError(f"the mounted server still asked for input after {_ROUNDS} rounds; let it ask several questions in one"
+                        " round, as with ctx.ask({...})")
 
 
 def _round(upstream: Upstream, context: RequestContext, request: Call, number: int) -> Any:

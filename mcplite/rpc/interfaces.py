@@ -320,6 +320,8 @@ class Reading:
     behind: Collection[int] = ()
     #: Whether the message that is processed now has to be known before the next one may be processed.
     in_order = False
+    #: The message at which an exception of a signal handler has interrupted the thread that read: it is read once more.
+    unconsumed: Optional[bytes] = None
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

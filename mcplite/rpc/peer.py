@@ -513,10 +513,16 @@ class Peer(MessageSink):
             _log.debug("%s sent a response after the end: %s", self.name, jsonrpc.describe(message))
         elif id is not None and self._given_up.pop(id, self) is None:
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
+        elif self._is_read_again(message):
+            _log.debug("a response of %s was read twice, as a call was interrupted: %s", self.name, jsonrpc.describe(message))
         else:
             self.counters.refused += 1
             _log.warning("%s sent a response to no pending call: %s", self.name,
                          jsonrpc.describe(message))
+
+    def _is_read_again(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> bool:
+        unconsumed, self._reading.unconsumed = self._reading.unconsumed, None
+        return unconsumed is not None and getattr(jsonrpc.parse(unconsumed, self._limits), "id", self) == message.id
 
     def _begin(self, incoming: Incoming, inline: bool, data: bytes) -> None:
         """Have a request answered: by its handler on this thread, or by a worker.

@@ -143,7 +143,7 @@ class CallerReading(Reading):
         :returns: False if it has timed out or reading has been stopped; None if another thread has the role.
         """
         channel, receive = self._channel, self._receive
-        role, holder = self._role, (threading.get_ident(),)
+        role, holder, message = self._role, (threading.get_ident(),), None
         try:
             if role.setdefault(_HOLDER, holder) is not holder:
                 return None
@@ -168,6 +168,7 @@ class CallerReading(Reading):
                 if message is not None:
                     receive(message)
                     channel.consume()
+                    message = None
             return True
         finally:
             try:
@@ -176,6 +177,8 @@ class CallerReading(Reading):
                 held = False
             if held:
                 pending.reads = False
+                if message is not None:
+                    self.unconsumed = message
                 del role[_HOLDER]
                 if self._waiting or self._stopped:
                     self._wake_next()
@@ -230,6 +233,7 @@ class CallerReading(Reading):
                 if message is not None:
                     self._receive(message)
                     channel.consume()
+                    self.unconsumed = None
                 if calls is None:
                     if message is None:
                         return

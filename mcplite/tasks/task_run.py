@@ -113,6 +113,8 @@ class TaskRun(QueuedJob):
         #: Guards the text about the status that is not stored yet; held for assignments only.
         self._lock = threading.Lock()
         self._held_text: Optional[str] = None
+        #: The questions that threads of the handler wait for, by key.
+        self._open: Dict[str, Dict[str, Any]] = {}
         #: When the next text may be stored at once.
         self._next_text = 0.0
         revision = find_revision(call.revision)
@@ -285,7 +287,7 @@ class TaskRun(QueuedJob):
         """
         def put(record: TaskRecord) -> bool:
             record.asked.update(digests)
-            record.inputs = {key: question for key, question in questions.items() if key not in record.answers}
+            record.inputs = {key: question for key, question in dict(self._open).items() if key not in record.answers}
             record.status = INPUT_REQUIRED if record.inputs else WORKING
             return True
 
@@ -293,6 +295,7 @@ class TaskRun(QueuedJob):
         with self._changes.watch(self.task_id) as changed, self._counted():
             uncancel = self.context.token.add_callback(changed.set)
             try:
+                self._open.update(questions)
                 if self._patiently(lambda: self._change(put)) is None:
                     self._lost()
                 while True:
@@ -307,6 +310,8 @@ class TaskRun(QueuedJob):
                     self.context.check_cancelled()
             finally:
                 uncancel()
+                for key in questions:
+                    self._open.pop(key, None)
 
     def _counted(self) -> ContextManager[object]:
         """Return a block that counts as a waiting call: its thread waits for the client, or for another server."""

@@ -60,6 +60,8 @@ def test_a_client_is_opened_once():
         client.close()
         with pytest.raises(RuntimeError, match="closed"):
             client.open()
+        with pytest.raises(RuntimeError, match="closed"), client:
+            pass
 
 
 def test_calls_of_other_threads_wait_for_the_handshake():

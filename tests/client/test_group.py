@@ -306,6 +306,16 @@ def test_a_group_opens_and_closes(make):
     assert group.errors == {}
 
 
+def test_a_group_that_is_open_may_be_entered_and_a_closed_one_is_refused(make):
+    with make("weather", "empty").open() as group:
+        assert group.errors == {} and len(group.list_tools()) == 1
+    with pytest.raises(RuntimeError, match="this group is closed"):
+        group.open()
+    with pytest.raises(RuntimeError, match="this group is closed"), group:
+        pass
+    assert group.errors == {}
+
+
 def test_it_looks_like_a_mapping_of_its_clients(make):
     group = make("weather", "git")
     assert list(group) == ["weather", "git"] and len(group) == 2

@@ -127,6 +127,29 @@ def test_a_message_is_not_lost_with_the_call_whose_thread_has_read_it(make, monk
     assert not striker.is_alive() and not left
 
 
+def test_a_response_that_is_read_twice_is_not_held_against_the_other_side(talk, monkeypatch, caplog):
+    """A signal handler raises when a response was processed, and before it is consumed."""
+    channel, caller = talk.peer.channel, threading.get_ident()
+    consume = channel.consume
+
+    def interrupted():
+        if threading.get_ident() == caller:
+            monkeypatch.setattr(channel, "consume", consume)
+            raise KeyboardInterrupt
+        consume()
+
+    monkeypatch.setattr(channel, "consume", interrupted)
+    answering = threading.Thread(target=lambda: talk.say(reply(talk.hear(), {})))
+    answering.start()
+    with pytest.raises(KeyboardInterrupt):
+        talk.peer.call("interrupted", timeout=60)
+    answering.join(60)
+    outcome = talk.call("after")
+    talk.say(reply(talk.hear(), {}))
+    assert outcome() == {}
+    assert talk.peer.counters.refused == 0 and "no pending call" not in caplog.text
+
+
 def test_a_call_that_lasts_does_not_read_for_others(talk):
     readers = []
     talk.handler.on_notification = lambda message: readers.append(threading.get_ident())

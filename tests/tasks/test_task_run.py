@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -164,6 +165,26 @@ def test_another_client_gets_room_from_one_whose_tasks_do_not_end(jobs):
             assert set(tasks_of(server.mcp.runtime)._runs) == {running["taskId"], last["taskId"]}
             server.go.set()
             assert client.until(last)["status"] == "completed"
+
+
+@both
+def test_the_questions_of_several_threads_are_all_asked(revision):
+    mcp = connecting.new_server("threads", tasks=Tasks())
+
+    @mcp.tool(task="optional")
+    def ask(ctx: mcplite.Context) -> str:
+        together = threading.Barrier(3)
+
+        def one(number):
+            together.wait(LIMIT)
+            return ctx.elicit(f"Number {number}?", int).data
+
+        with ThreadPoolExecutor(3) as pool:
+            return str(list(pool.map(one, range(3))))
+
+    with mcplite.connect(mcp, revision=revision.name,
+                         elicitation_handler=lambda asked: asked.accept({"value": int(asked.message[7:-1])})) as client:
+        assert client.start_tool("ask").result(LIMIT).text == "[0, 1, 2]"
 
 
 def test_a_task_that_is_cancelled_before_its_turn_does_not_run(jobs):

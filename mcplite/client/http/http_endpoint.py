@@ -148,7 +148,10 @@ class HTTPEndpoint:
             self._refused = True
             raise self.session_lost(reply.session, unserved=True, text=said)
         excerpt = " ".join(text.split())[:200] if failure is None else said[:500]
-        refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
+        hint = ""
+        if status in (404, 405) and not is_json and what in ("initialize", "server/discover"):
+            hint = ". Is this the URL of an MCP server?" + ("" if self.name.endswith("/mcp") else " Mostly its path is /mcp")
+        refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}{hint}",
                                   status=status, body=text)
         refusal.retry_after = after
         raise refusal from failure

@@ -88,7 +88,9 @@ class InputRounds:
             if result.get("resultType") != "input_required":
                 return result
             spent = now() - begun
-        raise ProtocolError(f"{self._name} still asked for input after {_MOST_ROUNDS} rounds of {method!r}", result)
+        raise ProtocolError(f"{self._name} still asked for input after {_MOST_ROUNDS} rounds of {method!r}, and a"
+                            " client takes no more: the server has to ask several questions in one round, as with"
+                            " ctx.ask({...})", result)
 
     def _too_late(self, method: str, most: float) -> RequestTimeout:
         return RequestTimeout(f"{self._name} did not answer {method!r} within {most:g} s in all, without the time of its"

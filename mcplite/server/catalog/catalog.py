@@ -247,6 +247,7 @@ class Catalog:
 
         def listed(kind: str) -> Optional[Dict[str, Any]]:
             if not self.offers(kind):
+                self.registry.told_absent.add(kind)
                 return None
             changes: Dict[str, Any] = {"listChanged": True} if persistent and kind in flags.list_changed else {}
             return {"subscribe": True, **changes} if kind == "resources" and persistent and flags.subscribe else changes

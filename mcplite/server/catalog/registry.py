@@ -12,7 +12,21 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...errors import RegistrationError
 from ...revisions import Revision
@@ -297,6 +311,8 @@ class Registry:
         self._index: "Optional[Tuple[Mapping[str, Any], _TemplateIndex]]" = None
         #: The providers, such as mounted servers, in order.
         self.providers: Tuple[Provider, ...] = ()
+        #: The kinds of which clients were told that the server has none; they do not ask for what is registered later.
+        self.told_absent: Set[str] = set()
         #: Whether any entry has ever required scopes.
         self.scoped = False
         #: Whether a template has, or had, resources to be listed beside the registered ones.
@@ -334,7 +350,13 @@ class Registry:
         self._tell(kind, [one for one in (present, entry) if one is not None])
 
     def _tell(self, kind: str, changed: Sequence[CatalogEntry]) -> None:
-        self._changed("resources" if kind == "templates" else kind, tuple({entry.scopes for entry in changed}))
+        area = "resources" if kind == "templates" else kind
+        if area in self.told_absent:
+            self.told_absent.discard(area)
+            _log.warning("the first of the %s was registered when clients had connected: these were told that the server has"
+                         " none, and see them only in a new connection; ServerOptions(declare=[%r]) declares them from the"
+                         " beginning", area, area)
+        self._changed(area, tuple({entry.scopes for entry in changed}))
 
     def _check_free(self, what: str, present: CatalogEntry, entry: CatalogEntry) -> None:
         """Return if *entry* may take the place of another one.

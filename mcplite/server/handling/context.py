@@ -70,7 +70,8 @@ class Context:
     params: Dict[str, Any]
     #: The runtime of the server whose handler runs: the session's, or that of a mounted server.
     runtime: Runtime
-    #: Guards the throttles, the last progress value and the progress held back, and the making of the asker; held for a moment.
+    #: Guards the throttles, the last progress value and the progress held back, the number of questions and the making of the
+    #: asker; held for a moment.
     _lock: threading.Lock
     #: Progress that was held back, to be sent before the result.
     held_progress: Optional[Dict[str, Any]]
@@ -499,8 +500,9 @@ class Context:
         return self._asker
 
     def _ask(self, question: Question) -> Any:
-        self._questions += 1
-        key = f"question-{self._questions}"
+        with self._lock:
+            self._questions += 1
+            key = f"question-{self._questions}"
         return self._ask_all({key: question}, False)[key]
 
     def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:

@@ -293,7 +293,8 @@ def _call_handler(context: RequestContext, function: Function, kwargs: Dict[str,
             raise unvisited  # a user who refuses to visit a page is not asked again
         context.round += 1
         context.state = value.state
-    raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
+    raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds; let it return several questions in one"
+                        " InputRequired")
 
 
 def _visits(error: UrlElicitationRequired) -> InputRequired:

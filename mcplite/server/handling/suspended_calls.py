@@ -379,6 +379,17 @@ class HandlerEnded(BaseException):
     """Ends a handler that has asked a question; ``except Exception`` in the handler does not catch it."""
 
 
+class _OpenQuestions:
+    """The questions of one thread of a handler that have no answer yet.
+
+    The deadline is set when they are sent for the first time. ``found`` is what the client has answered to them.
+    """
+
+    missing: Mapping[str, EncodedQuestion] = {}
+    deadline = 0.0
+    found: Optional[Tuple[Mapping[str, Any], Dict[str, Any]]] = None
+
+
 class ResultAsker(Asker):
     """Asks by the result of the present request; the client's next request brings the answers.
 
@@ -397,8 +408,10 @@ class ResultAsker(Asker):
             self._results = self._log.once_results
             self._entered = self._log.entered
         self._rounds = 0
-        #: Held while a question waits: each takes the present request, so that those of several threads come one after another.
-        self._asking = threading.Lock()
+        #: Held by the thread that waits for the client. The client's request takes one result, so the questions of the other
+        #: threads of a handler wait, and then go into the next result together. With a log each waits for its own result.
+        self._asking = threading.RLock()
+        self._open: List[_OpenQuestions] = []
 
     @property
     def session(self) -> Session:
@@ -409,12 +422,16 @@ class ResultAsker(Asker):
         return self._keeper is None or self._keeper.waits
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        with self._asking:
-            return self._ask(questions, named)
-
-    def _ask(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
-        deadline = time.monotonic() + self.session.limits.waiting_seconds
         asked = {key: self.prepare(question) for key, question in questions.items()}
+        if self._log is None:
+            return self._ask(questions, named, asked)
+        with self._asking:
+            if self._context.question_result is not None:
+                raise HandlerEnded  # another thread has ended the handler with its question
+            return self._ask(questions, named, asked)
+
+    def _ask(self, questions: Mapping[str, Question], named: bool, asked: Dict[str, EncodedQuestion]) -> Dict[str, Any]:
+        mine = _OpenQuestions()
         # A client may send answers by name in its first request, to questions that it expects. It cannot know generated keys.
         early = self._context.given if named or self._context.replay_log is not None else {}
         recorded = {} if self._log is None else self._recorded(self._log, asked)
@@ -427,7 +444,8 @@ class ResultAsker(Asker):
             missing = {key: question for key, question in asked.items() if key not in answers}
             if not missing:
                 return {key: answers[key] for key in questions}
-            given, read = self._suspend(missing, deadline)
+            mine.missing = missing
+            given, read = self._suspend_together(mine)
             # This is another request now, which may declare other capabilities (STAT-13).
             asked = {key: self.prepare(questions[key]) for key in missing if key not in read}
 
@@ -444,6 +462,38 @@ class ResultAsker(Asker):
         if at == len(log.rounds):
             log.rounds.append((wanted, {}))
         return log.rounds[at][1]
+
+    def _suspend_together(self, mine: _OpenQuestions) -> Tuple[Mapping[str, Any], Dict[str, Any]]:
+        """Ask the client what is open here and in other threads that wait; return what :meth:`_suspend` does, of *mine* only.
+
+        :raises Cancelled: the request was cancelled, or its handler has returned.
+        """
+        mine.found = None
+        self._open.append(mine)
+        try:
+            with self._asking:
+                if mine.found is None:
+                    self._context.check_cancelled()
+                    if self._context.incoming.over:
+                        raise Cancelled("the handler has returned, so that its client cannot be asked any more")
+                    self._ask_for_all(mine)
+        finally:
+            self._open.remove(mine)
+        assert mine.found is not None
+        given, read = mine.found
+        return given, {key: read[key] for key in mine.missing if key in read}
+
+    def _ask_for_all(self, mine: _OpenQuestions) -> None:
+        together: Dict[str, EncodedQuestion] = {}
+        sharing: List[_OpenQuestions] = []
+        for one in (mine, *self._open):  # threads may have chosen equal keys; then the questions of one of them wait
+            if one.found is None and not together.keys() & one.missing.keys():
+                together.update(one.missing)
+                sharing.append(one)
+                one.deadline = one.deadline or time.monotonic() + self.session.limits.waiting_seconds
+        found = self._suspend(together, min(one.deadline for one in sharing))
+        for one in sharing:
+            one.found = found
 
     def _suspend(self, missing: Mapping[str, EncodedQuestion], deadline: float) -> Tuple[Mapping[str, Any], Dict[str, Any]]:
         """Ask the client; return its answers as they came and as they were read, if the handler goes on with them."""

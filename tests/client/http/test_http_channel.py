@@ -248,6 +248,14 @@ def test_responses_that_are_not_answers(script, status, kind, body, expected):
             client.ping()
 
 
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize("path, expected", [("/", "Mostly its path is /mcp"), ("/mcp", "an MCP server\\?$")])
+def test_a_page_that_refuses_the_handshake_may_not_be_the_url_of_a_server(script, status, path, expected):
+    script.on_initialize = lambda request, answer: answer.status(status, "<h1>No</h1>", Content_Type="text/html")
+    with pytest.raises(mcplite.errors.HTTPStatusError, match=f"{status}: <h1>No</h1>. Is this the URL of .*{expected}"):
+        mcplite.connect(f"http://127.0.0.1:{script.port}{path}", revision="2025-11-25").open()
+
+
 def test_statuses(script, way):
     answers = iter([
         lambda request, answer: answer.status(500, "<h1>Oops</h1> at length"),

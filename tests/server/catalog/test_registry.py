@@ -238,3 +238,27 @@ def test_uris_are_found_in_any_form(registry):
     assert registry.completion("resource", "x://café/{a}", "a") is FUNCTION
     registry.remove("templates", "X://café/{a}")
     assert registry.completion("resource", "x://café/{a}", "a") is None and not registry.all("templates")
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+def test_the_first_entry_that_comes_after_a_client_is_logged_and_the_client_says_what_to_do(revision, caplog):
+    server = mcplite.Server("empty")
+    with mcplite.connect(server, revision=revision) as client:
+        server.add_tool(add, name="first")
+        server.add_tool(add, name="second")
+        logged = [record.getMessage() for record in caplog.records if "told that the server has none" in record.getMessage()]
+        assert len(logged) == 1 and "the first of the tools" in logged[0] and "declare=['tools']" in logged[0]
+        with pytest.raises(mcplite.errors.NotSupported, match=r"connect again.*ServerOptions\(declare=\['tools'\]\)"):
+            client.list_tools()
+    with mcplite.connect(server, revision=revision) as client:
+        assert len(client.list_tools()) == 2
+
+
+def test_entries_that_come_before_clients_or_are_declared_are_not_logged(caplog):
+    server = mcplite.Server("declared", options=mcplite.ServerOptions(declare=["tools", "resources", "prompts"]))
+    with mcplite.connect(server) as client:
+        assert client.list_tools() == []
+        server.add_tool(add, name="first")
+        assert [tool.name for tool in client.list_tools()] == ["first"]
+    mcplite.Server("early").add_tool(add, name="first")
+    assert "told that" not in caplog.text

@@ -372,3 +372,27 @@ def test_a_large_answer_counts_before_it_is_made_and_until_it_is_read(large, kin
         with pytest.raises(RemoteError, match="too many large answers are unread") as caught:
             LARGE[kind](client)
         assert caught.value.code == SERVER_BUSY
+
+
+def test_the_timeout_of_a_tool_is_paused_while_any_thread_asks():
+    ended = threading.Event()
+    timeout = Timeout(0.05, ended.set)
+    timeout.start()
+    with timeout.paused():
+        with timeout.paused():
+            pass
+        assert not ended.wait(0.3)
+    assert ended.wait(30)
+
+
+def test_a_stopped_timeout_does_not_end_the_call_when_several_threads_have_asked():
+    ended = threading.Event()
+    timeout = Timeout(0.1, ended.set)
+    timeout.start()
+    with contextlib.ExitStack() as one, contextlib.ExitStack() as other:
+        one.enter_context(timeout.paused())
+        other.enter_context(timeout.paused())
+        one.close()
+        other.close()
+        timeout.stop()
+    assert not ended.wait(0.3)

@@ -324,7 +324,7 @@ def test_a_declared_question_without_the_capability_is_a_tool_error(connect, ser
 def test_the_number_of_rounds_is_limited(connect, server):
     server.add_tool(lambda: InputRequired({}), name="endless")
     result = connect(server).ask("tools/call", {"name": "endless"})
-    assert "after 10 rounds" in str(result)
+    assert "after 10 rounds; let it return several questions in one InputRequired" in str(result)
 
 
 def test_middleware_sees_every_request_and_may_refuse(connect):

@@ -6,12 +6,14 @@ import queue
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import mcplite
 from mcplite.errors import SERVER_BUSY
 from mcplite.protocol.opaque import bound_to, seal
+from tests.support.children import wait_until
 from tests.support.stateless import Web, accept, again, call, message
 from tests.support.suspended import journal, make_calls
 from tests.support.tight import tight
@@ -92,6 +94,103 @@ def test_the_handler_runs_once_with_several_questions(way, desk):
     last = there.result(again(request, second, id=3))
     assert (last["resultType"], last["content"][0]["text"]) == ("complete", "Ada: Rome for 2, accept")
     assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.runtime.suspended_calls) == 0
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_questions_of_several_threads_are_all_asked(way, named):
+    mcp = mcplite.Server("threads")
+
+    @mcp.tool()
+    def ask(ctx: mcplite.Context) -> str:
+        together = threading.Barrier(4)
+
+        def one(number):
+            together.wait(LIMIT)
+            question = mcplite.Elicit(f"Number {number}?", int)
+            # Threads may choose equal keys.
+            return (ctx.ask({"same": question})["same"] if named else ctx.elicit(question.message, int)).data
+
+        with ThreadPoolExecutor(4) as pool:
+            return str(list(pool.map(one, range(4))))
+
+    there, request, asked = way(mcp), call("ask", capabilities=ASKED), []
+    result = there.result(request)
+    while result["resultType"] == "input_required":
+        messages = {key: one["params"]["message"] for key, one in result["inputRequests"].items()}
+        asked += messages.values()
+        answers = {key: {"action": "accept", "content": {"value": int(message.split()[1][:-1])}}
+                   for key, message in messages.items()}
+        result = there.result(again(request, result, answers, id=len(asked) + 1))
+    assert result["content"][0]["text"] == "[0, 1, 2, 3]"
+    assert sorted(asked) == [f"Number {number}?" for number in range(4)]
+    assert len(mcp.runtime.suspended_calls) == 0
+
+
+def test_threads_that_wait_for_another_ones_question_ask_in_the_next_round(way):
+    mcp, waiting = mcplite.Server("threads"), threading.Event()
+
+    @mcp.tool()
+    def ask(ctx: mcplite.Context) -> str:
+        with ThreadPoolExecutor(3) as pool:
+            first = pool.submit(ctx.elicit, "first?")
+            assert waiting.wait(LIMIT)
+            others = [pool.submit(ctx.elicit, text) for text in ("second?", "third?")]
+            wait_until(lambda: len(ctx._asker._open) == 3)
+            others.append(first)
+            waiting.clear()
+            return " ".join(one.result(LIMIT).action for one in others)
+
+    there, request = way(mcp), call("ask", capabilities=ASKED)
+    first = there.result(request)
+    assert [one["params"]["message"] for one in first["inputRequests"].values()] == ["first?"]
+    waiting.set()
+    wait_until(lambda: not waiting.is_set())
+    second = there.result(again(request, first))
+    assert sorted(one["params"]["message"] for one in second["inputRequests"].values()) == ["second?", "third?"]
+    assert there.result(again(request, second, id=3))["content"][0]["text"] == "accept accept accept"
+
+
+def test_a_cancelled_call_asks_no_questions_of_waiting_threads(desk):
+    ended, mcp = queue.Queue(), mcplite.Server("threads", limits=tight(waiting_seconds=0.2))
+
+    @mcp.tool()
+    def ask(ctx: mcplite.Context) -> None:
+        def one(number):
+            try:
+                ctx.elicit(f"Number {number}?")
+            except BaseException as error:
+                ended.put(type(error))
+                raise
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(one, range(3)))
+
+    with mcplite.connect(mcp, elicitation_handler=print) as client:
+        with pytest.raises(mcplite.errors.InputNeeded):
+            client.call_tool("ask", rounds=False)
+        assert [ended.get(timeout=LIMIT) for _ in range(3)] == [mcplite.Cancelled] * 3
+
+
+def test_a_thread_that_asks_when_its_handler_has_returned_gets_an_error():
+    mcp, returned, errors = mcplite.Server("threads"), threading.Event(), queue.Queue()
+
+    @mcp.tool()
+    def leave(ctx: mcplite.Context) -> str:
+        def late():
+            returned.wait(LIMIT)
+            try:
+                ctx.elicit("Late?")
+            except Exception as error:
+                errors.put(error)
+
+        threading.Thread(target=late).start()
+        return "left"
+
+    with mcplite.connect(mcp, elicitation_handler=print) as client:
+        assert client.call_tool("leave").text == "left"
+        returned.set()
+        error = errors.get(timeout=LIMIT)
+        assert type(error) is mcplite.Cancelled and "the handler has returned" in str(error)
 
 
 def test_notifications_before_a_question_come_with_it_and_later_ones_with_the_retry(way):
