@@ -142,7 +142,6 @@ class TaskRun(QueuedJob):
         context = self.context
         CURRENT.set(context)
         try:
-            context.check_cancelled()  # it may have been cancelled before its turn
             result = self._result()
             if self._request.peer.foreign:
                 end_process(f"the task {self.task_id}", None)
@@ -165,7 +164,9 @@ class TaskRun(QueuedJob):
 
     def _result(self) -> Any:
         if isinstance(self._entry, ProvidedEntry):
+            # The mounted server may run the task already: it is told there if the task was cancelled before this turn.
             return self._entry.handler(self.context.params, self.context)
+        self.context.check_cancelled()  # before its turn
         kwargs, self.kwargs = self.kwargs, None
         if kwargs is None:
             try:

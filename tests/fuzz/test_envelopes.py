@@ -51,7 +51,7 @@ def mutated(draw):
 
 def use(params):
     """Read params, and whatever they say."""
-    said = modern.claims(params)
+    said = modern.names_revision(params)
     try:
         read = modern.read_envelope(params)
     except InvalidParams as error:
