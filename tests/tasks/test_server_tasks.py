@@ -80,15 +80,17 @@ def test_any_process_answers_for_a_task(two, revision):
 @both
 def test_a_task_is_cancelled_from_another_process(two, revision):
     one, other = two
-    stopped = threading.Event()
+    begun, stopped = threading.Event(), threading.Event()
 
     @one.mcp.tool(task="required")
     def until_cancelled(ctx: mcplite.Context) -> None:
         ctx.on_cancel(stopped.set)
+        begun.set()
         ctx.sleep(10 * LIMIT)
 
     with task_client(one.mcp, revision) as first, task_client(other.mcp, revision) as second:
         task = first.start("until_cancelled")
+        assert begun.wait(LIMIT)
         second.cancel(task)
         assert stopped.wait(LIMIT)
         assert first.until(task)["status"] == "cancelled"
@@ -244,8 +246,8 @@ def test_a_task_is_gone_after_its_time():
         ctx.sleep(10 * LIMIT)
 
     with task_client(mcp, NOVEMBER_2025) as client:
-        task = client.start("long", ttl=100)
-        assert task["ttl"] == 100
+        task = client.start("long", ttl=1000)
+        assert task["ttl"] == 1000
         assert stopped.wait(LIMIT)
         with pytest.raises(InvalidParams, match="its time is over"):
             client.get(task)

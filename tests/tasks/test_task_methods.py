@@ -23,7 +23,7 @@ class Jobs:
     """A server whose tools wait for the test."""
 
     def __init__(self, **options):
-        self.go, self.stopped = threading.Event(), threading.Event()
+        self.go, self.begun, self.stopped = threading.Event(), threading.Event(), threading.Event()
         self.mcp = connecting.new_server("jobs", **options)
 
         @self.mcp.tool
@@ -36,6 +36,7 @@ class Jobs:
 
         @self.mcp.tool(task="required")
         def wait(ctx: mcplite.Context) -> str:
+            self.begun.set()
             try:
                 while not self.go.wait(0.01):
                     ctx.check_cancelled()
@@ -128,6 +129,7 @@ def test_a_tool_that_ends_with_an_error_of_the_protocol(jobs, revision, how, cod
 def test_cancelling(jobs, revision):
     with task_client(jobs.mcp, revision) as client:
         task = client.start("wait")
+        assert jobs.begun.wait(LIMIT)
         answer = client.cancel(task)
         assert answer["resultType" if revision.modern else "status"] == ("complete" if revision.modern else "cancelled")
         assert ("taskId" in answer) is not revision.modern
