@@ -4,11 +4,10 @@ import contextlib
 import io
 import json
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.models import answering
 from tests.support.systems import posix_only
 
 pytestmark = pytest.mark.one_python
@@ -88,31 +87,13 @@ def _openai(text, use, stream):
 def streaming_api(replies):
     api = StreamingAPI(replies)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            status, found = api.answer(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            data = (found if isinstance(found, str) else json.dumps(found)).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/event-stream" if isinstance(found, str) else "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(path, body):
+        status, found = api.answer(path, body)
+        streams = isinstance(found, str)
+        return status, "text/event-stream" if streams else "application/json", found if streams else json.dumps(found)
 
-        def log_message(self, format, *arguments):
-            """Keep the test's output clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = False
-    api.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with answering(answer) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        thread.join(LIMIT)
-        server.server_close()
 
 
 @pytest.fixture

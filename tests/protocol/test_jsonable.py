@@ -2,7 +2,6 @@ import collections
 import dataclasses
 import datetime
 import decimal
-import enum
 import inspect
 import json
 import math
@@ -18,23 +17,7 @@ from mcplite.protocol.jsonable import jsonable
 from mcplite.server import Image
 from mcplite.types import CallToolResult, Root, TextContent, Tool
 from tests.support.names import named
-
-
-class Color(enum.Enum):
-    RED = "red"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
-
-class Name(str, enum.Enum):
-    A = "a"
-
-
-class Loud(str):
-    def __str__(self):
-        return self.upper()
+from tests.support.odd_values import Color, Level, Loud, Name
 
 
 class Odd(int):

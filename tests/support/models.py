@@ -40,21 +40,17 @@ class CannedAPI:
 
 
 @contextlib.contextmanager
-def canned_api(replies):
-    """Answer each POST until the end of the block.
+def answering(answer):
+    """Answer each POST until the end of the block; give the URL.
 
-    :param replies: one for each request, and then status 500; or a function of path and body.
+    :param answer: called with the path and the decoded body; returns the status, the media type and the text.
     """
-    api = CannedAPI(() if callable(replies) else replies)
-
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            api.requests.append((self.path, json.loads(body)))
-            found = replies(*api.requests[-1]) if callable(replies) else api.replies.pop(0) if api.replies else None
-            data = json.dumps({"error": {"message": "no reply is left"}} if found is None else found).encode()
-            self.send_response(500 if found is None else 200)
-            self.send_header("Content-Type", "application/json")
+            status, kind, text = answer(self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.send_header("Connection", "close")
             self.end_headers()
@@ -65,15 +61,33 @@ def canned_api(replies):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = False
-    api.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield api
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join(LIMIT)
         server.server_close()
+
+
+@contextlib.contextmanager
+def canned_api(replies):
+    """Answer each POST until the end of the block.
+
+    :param replies: one for each request, and then status 500; or a function of path and body.
+    """
+    api = CannedAPI(() if callable(replies) else replies)
+
+    def answer(path, body):
+        api.requests.append((path, body))
+        found = replies(path, body) if callable(replies) else api.replies.pop(0) if api.replies else None
+        if found is None:
+            return 500, "application/json", json.dumps({"error": {"message": "no reply is left"}})
+        return 200, "application/json", json.dumps(found)
+
+    with answering(answer) as api.url:
+        yield api
 
 
 def make_tools():

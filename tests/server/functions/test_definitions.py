@@ -1,7 +1,6 @@
 import collections
 import datetime
 import decimal
-import enum
 import fractions
 import math
 import pathlib
@@ -12,23 +11,7 @@ import pytest
 from mcplite.errors import RegistrationError
 from mcplite.protocol.jsonable import as_text
 from mcplite.server.functions.definitions import definition_json, definition_text
-
-
-class Color(enum.Enum):
-    RED = "red"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
-
-class Name(str, enum.Enum):
-    A = "a"
-
-
-class Loud(str):
-    def __str__(self):
-        return self.upper()
+from tests.support.odd_values import Color, Level, Loud, Name
 
 
 class Lazy:
